@@ -18,6 +18,7 @@ from bench import (
     hotpath,
     machine,
     order,
+    refusals,
     report,
     rounds,
     schedules,
@@ -38,6 +39,7 @@ JOBS = {
     "schedules": 1_000,
     "chaos": 10_000,
     "hotpath": 100_000,
+    "refusals": 1,
 }
 """How many jobs each measurement takes unless told otherwise."""
 
@@ -49,7 +51,10 @@ ELSEWHERE = {
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 
-ALONE = {"growth", "groups", "worker", "order", "commands", "schedules", "chaos", "hotpath"}
+ALONE = {
+    *("growth", "groups", "worker", "order", "commands", "schedules", "chaos", "hotpath"),
+    "refusals",
+}
 """Measured without a peer."""
 
 
@@ -113,6 +118,9 @@ def _rest(asked: argparse.Namespace, folder: Path, wanted: Sequence[str]) -> dic
     if "hotpath" in wanted:
         found["hotpath"] = hotpath.measure(jobs=asked.jobs or JOBS["hotpath"], rounds=asked.rounds)
         _print(hotpath.lines(found["hotpath"]))
+    if "refusals" in wanted:
+        found["refusals"] = refusals.measure(rounds=asked.rounds)
+        _print(refusals.lines(found["refusals"]))
     return found
 
 

@@ -205,14 +205,14 @@ def send(number: int) -> int:
 
 async def main() -> None:
     async with app, app.worker():
-        print(await (await send.enqueue(7)).result("10s"))
+        print(await (await send.enqueue(7)).result("2m"))
 
 asyncio.run(main())
 asyncio.run(main())
 """
     path = str(Path(tmp_path) / "jobs.db")
     done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=240, check=False
     )
 
     assert (done.stdout, done.returncode) == ("7\n7\n", 0), done.stderr

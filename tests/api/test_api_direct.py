@@ -37,7 +37,7 @@ async def held(app, *, active_only=True):
 
 async def until_held(app):
     """The reservation of whoever has begun a direct run."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not (found := await held(app)):  # noqa: ASYNC110 - nobody signals it
             await asyncio.sleep(0)
     return found[0]
@@ -90,7 +90,7 @@ async def test_second_direct_run_waits_for_the_first(app, story, hand):
 
     assert (await hand.take("story")).id == before.job_id
     await first
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (after := await until_held(app)).id == before.id:  # noqa: ASYNC110 - same
             await asyncio.sleep(0)
     await hand.take("story")
@@ -203,7 +203,7 @@ async def test_caller_renews_while_it_waits(store, clock, hand):
         before = await until_held(app)
         clock.advance("900ms")
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while (after := await until_held(app)) == before:  # noqa: ASYNC110 - same
                 await asyncio.sleep(0.01)
         await hand.take("story")

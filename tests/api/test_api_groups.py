@@ -236,7 +236,7 @@ async def test_a_group_stopped_while_it_is_filled_never_runs(app, send, store, m
 
 async def test_wait_ends_with_the_last_member(app, send, hand):
     group = await app.group([send.bind(1), send.bind(2)])
-    waiting = asyncio.ensure_future(group.wait("30s"))
+    waiting = asyncio.ensure_future(group.wait("2m"))
 
     await hand.end(await hand.take("send"), Succeeded("1"))
     with pytest.raises(WaitTimeout, match=f"group {group.id} is not over"):
@@ -255,7 +255,7 @@ async def test_wait_is_woken_by_the_last_end_and_not_by_the_poll(store, hand):
         def send(number: int) -> None: ...
 
         group = await app.group([send.bind(1)])
-        waiting = asyncio.ensure_future(group.wait("30s"))
+        waiting = asyncio.ensure_future(group.wait("2m"))
         claim = await hand.take("send")
         while not store._listeners:  # noqa: ASYNC110 - nobody tells that somebody listens
             await asyncio.sleep(0)
@@ -270,7 +270,7 @@ async def test_wait_for_a_group_that_is_over_answers_at_once(app, send, hand):
     group = await app.group([send.bind(1)])
     await hand.end(await hand.take("send"), Succeeded("1"))
 
-    assert (await group.wait("30s")).state is GroupState.SUCCEEDED
+    assert (await group.wait("2m")).state is GroupState.SUCCEEDED
 
 
 async def test_jobs_are_read_by_page_and_by_state(app, send, hand):
@@ -307,7 +307,7 @@ async def test_cancel_stops_who_waits_and_asks_who_runs(app, send, hand):
     assert (stopping.state, stopping.reason) == (GroupState.RUNNING, "not wanted")
     assert stopping.counts == again.counts == {State.RUNNING: 1, State.CANCELLED: 2}
     assert running.cancel_requested
-    assert (await group.wait("30s")).counts == {State.CANCELLED: 3}
+    assert (await group.wait("2m")).counts == {State.CANCELLED: 3}
 
 
 async def test_a_group_that_is_over_cannot_be_cancelled(app, send, hand):

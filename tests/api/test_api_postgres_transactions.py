@@ -77,8 +77,8 @@ def test_one_caller_that_waits_for_another_does_not_stop_the_bridge_for_it(app, 
         wait(app.set_queue("lane", ordering="position"))
 
         def second():
-            inside.wait(10)
-            with psycopg.connect(own_url, options="-c lock_timeout=20s") as conn:
+            inside.wait(120)
+            with psycopg.connect(own_url, options="-c lock_timeout=120s") as conn:
                 waiting.set()
                 stored.append(wait(send.options(tx=conn, queue="lane").enqueue(2)))
 
@@ -87,9 +87,9 @@ def test_one_caller_that_waits_for_another_does_not_stop_the_bridge_for_it(app, 
         with psycopg.connect(own_url) as conn:
             stored.append(wait(send.options(tx=conn, queue="lane").enqueue(1)))
             inside.set()
-            waiting.wait(10)
+            waiting.wait(120)
             stored.append(wait(send.options(tx=conn, queue="lane").enqueue(3)))
-        other.join(20)
+        other.join(120)
         jobs = wait(app._store.get([each.id for each in stored]))
 
     assert [job.position for job in jobs] == [100, 200, 300]

@@ -74,7 +74,7 @@ async def test_waiting_for_the_old_job_gives_the_result_of_the_new(app, dead, ha
 
     await hand.end(await hand.take("send", queue="mail"), Succeeded("5"))
 
-    assert await before.result("1s") == 5
+    assert await before.result("2m") == 5
 
 
 async def test_any_job_of_the_chain_names_its_tip(app, dead, hand):

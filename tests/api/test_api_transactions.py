@@ -100,8 +100,8 @@ async def test_effects_are_committed_with_the_finish_or_not_at_all(file, conn, f
         return number
 
     async with app.worker():
-        first = await (await order.enqueue(1)).wait("20s")
-        second = await (await order_in_thread.enqueue(2)).wait("20s")
+        first = await (await order.enqueue(1)).wait("2m")
+        second = await (await order_in_thread.enqueue(2)).wait("2m")
 
     rows = conn.execute("SELECT number FROM orders ORDER BY number").fetchall()
     assert rows == ([] if fails else [(1,), (2,)])

@@ -44,7 +44,7 @@ async def test_workers_made_in_the_block_serve_the_other_store(app, send, store,
         inside = await send.enqueue(2)
         async with app.worker() as worker:
             await worker.drained()
-            assert await inside.result("30s") == 4
+            assert await inside.result("2m") == 4
 
     assert (await outside.job()).token == 0
 

@@ -35,6 +35,14 @@ def story(app):
     return story
 
 
+async def until_waited_for(app, jobs):
+    """Return when so many are waited for, and none of them had ended at the last look."""
+    waiting = app._client._waiting.mine()
+    async with asyncio.timeout(120):
+        while len(waiting._waiters) < jobs or not waiting._woken._waiters:  # noqa: ASYNC110 - nobody signals it
+            await asyncio.sleep(0)
+
+
 async def test_a_result_comes_back_typed(send, hand):
     handle = await send.enqueue(1)
     waiting = asyncio.create_task(handle.result())
@@ -42,7 +50,7 @@ async def test_a_result_comes_back_typed(send, hand):
     await hand.end(await hand.take("send"), Succeeded("7"))
 
     assert await waiting == 7
-    assert await handle.result("1s") == 7
+    assert await handle.result("2m") == 7
     assert (await handle.wait()).state is State.SUCCEEDED
 
 
@@ -139,8 +147,8 @@ async def test_an_end_is_seen_without_any_hint(store, hand):
         def send() -> None: ...
 
         handle = await send.enqueue()
-        waiting = asyncio.create_task(handle.wait("10s"))
-        await asyncio.sleep(0.02)
+        waiting = asyncio.create_task(handle.wait("2m"))
+        await until_waited_for(app, 1)
         await hand.end(await hand.take("send"), Succeeded())
 
         assert (await waiting).state is State.SUCCEEDED
@@ -153,8 +161,8 @@ async def test_a_hint_wakes_the_waiter_long_before_the_poll(store, hand):
         def send() -> None: ...
 
         handle = await send.enqueue()
-        waiting = asyncio.create_task(handle.wait("10s"))
-        await asyncio.sleep(0.01)
+        waiting = asyncio.create_task(handle.wait("2m"))
+        await until_waited_for(app, 1)
         await hand.end(await hand.take("send"), Succeeded())
 
         assert (await waiting).state is State.SUCCEEDED
@@ -169,7 +177,7 @@ async def test_many_waiters_are_served_by_one_look(app, send, hand, store):
 
     handles = await app.enqueue_many(send.bind(number) for number in range(200))
     waiting = [asyncio.create_task(handle.result()) for handle in handles]
-    await asyncio.sleep(0.03)
+    await until_waited_for(app, 200)
     store.get = counted
     for number in range(200):
         await hand.end(await hand.take("send"), Succeeded(str(number)))
@@ -191,7 +199,7 @@ async def test_a_store_in_trouble_is_told_to_those_who_wait(send, store):
     store.get = busy
 
     with pytest.raises(StoreBusy, match="somebody holds it"):
-        await handle.wait("10s")
+        await handle.wait("2m")
 
 
 async def test_closing_the_app_ends_the_waits(store):
@@ -202,7 +210,7 @@ async def test_closing_the_app_ends_the_waits(store):
 
     handle = await send.enqueue()
     waiting = asyncio.create_task(handle.wait())
-    await asyncio.sleep(0.01)
+    await until_waited_for(app, 1)
     await app.close()
 
     with pytest.raises(StoreClosed, match="closed while this job was being waited for"):
@@ -216,7 +224,7 @@ async def test_a_hint_after_the_loop_is_gone_is_harmless(store):
     store.listen = lambda wake, *, topics: wakes.append(wake) or (lambda: None)
     handle = await app.registry.get("send").enqueue()
     waiting = asyncio.create_task(handle.wait())
-    await asyncio.sleep(0.01)
+    await until_waited_for(app, 1)
 
     app._client._waiting._loop = asyncio.new_event_loop()
     app._client._waiting._loop.close()

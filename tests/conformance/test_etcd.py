@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-BEAT = 0.5
+BEAT = 1.0
 """Seconds: dead holders of locks are found soon, and the living are heard on a busy machine."""
 
 FEWER = 10

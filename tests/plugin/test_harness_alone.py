@@ -114,7 +114,7 @@ def test_a_plain_test_completes_what_is_async(outlast: Harness) -> None:
     drained = outlast.complete(outlast.drain())
 
     assert [ran.result for ran in drained] == [7]
-    assert outlast.complete(handle.result("5s")) == 7
+    assert outlast.complete(handle.result("2m")) == 7
 
 
 async def test_an_async_test_is_told_to_await(outlast: Harness) -> None:

@@ -43,7 +43,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """In a process of its own: a user's pytest shares nothing with ours."""
     return project.runpytest_subprocess(
-        "-p", "pytest_outlast", "-p", "no:cacheprovider", *arguments, timeout=60
+        "-p", "pytest_outlast", "-p", "no:cacheprovider", *arguments, timeout=240
     )
 
 

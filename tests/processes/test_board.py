@@ -118,7 +118,7 @@ def test_beats_and_counts_are_seen(board, held):
     held.drop(claim(1).lease)
     before = board.beat
 
-    held.beat(4096)
+    held.heartbeat(4096)
 
     assert (before, board.beat, board.memory_in_use, board.ended) == (0, 1_000_000, 4096, 1)
 

@@ -65,7 +65,7 @@ def run(command: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     return done.stdout

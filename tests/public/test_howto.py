@@ -31,7 +31,7 @@ def run_pytest(project: Path, *arguments: str) -> subprocess.CompletedProcess[st
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
 

@@ -23,7 +23,7 @@ def test_readme_block_runs_as_it_stands(number: int, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

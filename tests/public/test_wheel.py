@@ -24,7 +24,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-w",
         str(folder),
     ]
-    subprocess.run([sys.executable, *build, str(ROOT)], check=True, timeout=100)
+    subprocess.run([sys.executable, *build, str(ROOT)], check=True, timeout=240)
     (file,) = folder.glob("*.whl")
     return file
 
@@ -56,7 +56,7 @@ def test_wheel_takes_a_job_from_nothing_to_its_end(wheel: Path, tmp_path: Path) 
             env={**os.environ, "PYTHONPATH": str(site)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -46,7 +46,7 @@ async def test_transactions_of_many_clients_share_few_connections(
                 async with connection.transaction():
                     await connection.execute("INSERT INTO t VALUES ($1)", n)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await asyncio.gather(*map(add, range(10)))
 
     async with connected(url) as last:
@@ -107,7 +107,7 @@ async def test_a_notification_does_not_arrive(url: str) -> None:
 
 
 async def test_whoever_waits_for_a_connection_gets_the_next_one_free(url: str) -> None:
-    async with connected(url) as a, connected(url) as b, connected(url) as c, asyncio.timeout(30):
+    async with connected(url) as a, connected(url) as b, connected(url) as c, asyncio.timeout(120):
         first, second = a.transaction(), b.transaction()
         await first.start()
         await second.start()
@@ -154,7 +154,7 @@ async def test_a_wrong_password_is_refused_by_the_server(
 async def test_when_the_server_is_back_so_are_its_connections() -> None:
     with postgres_server() as server, transaction_pooler(server.port) as pooler:
         url = server.url(port=pooler.port)
-        async with connected(url) as connection, asyncio.timeout(60):
+        async with connected(url) as connection, asyncio.timeout(240):
             server.kill()
             with pytest.raises((OSError, asyncpg.PostgresConnectionError)):
                 await connection.fetchval("SELECT 1")

@@ -19,7 +19,7 @@ import outlast
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 120.0
 """Seconds after which something counts as stuck; nothing waits that long when all is well."""
 
 SOURCES: Final = Path(outlast.__file__).parent

@@ -52,7 +52,7 @@ class Orders:
 
     async def heard(self) -> list[str]:
         """What the next hint is about; it comes, or the test is over."""
-        return sorted(self.heard_hints.get(timeout=30).topics)
+        return sorted(self.heard_hints.get(timeout=120).topics)
 
     async def heard_more(self) -> int:
         return self.heard_hints.qsize()

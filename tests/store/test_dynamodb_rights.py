@@ -59,9 +59,9 @@ async def _work(gate: Gate, table: str) -> None:
 
     async with app, app.worker():
         handles = await app.enqueue_many([work.bind(n) for n in range(3)])
-        await (await work.options(key="k", bucket="b").enqueue(4)).wait("30s")
+        await (await work.options(key="k", bucket="b").enqueue(4)).wait("2m")
         for handle in handles:
-            await handle.wait("30s")
+            await handle.wait("2m")
 
 
 async def _more(gate: Gate, table: str) -> None:

@@ -12,7 +12,7 @@ from outlast.store.keyvalue.engines.etcd.client import Cluster, EtcdClient
 ASKERS = 3
 """As many as there are endpoints: a step by each of them, and all were where they had been."""
 
-SOON = 10.0
+SOON = 120.0
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 

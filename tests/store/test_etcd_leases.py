@@ -5,12 +5,16 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from threading import Semaphore
 from typing import TYPE_CHECKING
 
 import pytest
 
 from outlast.store.keyvalue.engine import Key, Write
+from outlast.store.keyvalue.engines.etcd.leases import EtcdLeases
 from outlast.store.open import open_store
+
+from .kit import PATIENCE
 
 if TYPE_CHECKING:
     from outlast.store.keyvalue.store import KeyValueStore
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-BEAT = 0.4
+BEAT = 1.0
 """Seconds; a lease is five of them."""
 
 HOLDER = """
@@ -56,8 +60,7 @@ async def test_lock_of_a_killed_process_is_free_when_its_lease_is_over(
     ) as holder:
         assert holder.stdout is not None
         assert await asyncio.to_thread(holder.stdout.readline) == "True\n"
-        await asyncio.sleep(10 * BEAT)  # two leases
-        refused = await store.acquire_lock("host-1")
+        refused = await store.acquire_lock("host-1")  # when the lease was seen to be kept
 
         holder.kill()
         taken = await store.acquire_lock("host-1")  # which waits for the lease
@@ -68,12 +71,21 @@ async def test_lock_of_a_killed_process_is_free_when_its_lease_is_over(
 
 
 async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
-    store: "KeyValueStore",
+    store: "KeyValueStore", monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept, keep = Semaphore(0), EtcdLeases._keep
+
+    async def counted(leases: EtcdLeases, lease: str) -> bool:
+        is_kept = await keep(leases, lease)
+        kept.release()
+        return is_kept
+
+    monkeypatch.setattr(EtcdLeases, "_keep", counted)
     lock = await store.acquire_lock("host-1")
     before = await store.engine.get([Key("life", who) for who in await _owners(store)])
 
-    await asyncio.sleep(10 * BEAT)
+    for _ in range(3):
+        assert await asyncio.to_thread(kept.acquire, timeout=PATIENCE)
     after = await store.engine.get([Key("life", who) for who in await _owners(store)])
 
     assert lock is not None
@@ -83,17 +95,19 @@ async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
 
 
 async def test_lease_that_nobody_keeps_takes_its_record_along(store: "KeyValueStore") -> None:
-    leases, record = store.engine.leases, Write(Key("life", "somebody"), {})
+    leases = store.engine.leases
+    kept, left = (Write(Key("life", name), {}) for name in ("kept", "left"))
     assert leases is not None
-    keep = await leases.put(record, span=1.0)
+    keep = await leases.put(kept, span=2 * PATIENCE)
+    too_late = await leases.put(left, span=1.0)
+
+    async with asyncio.timeout(PATIENCE):
+        while (await store.engine.get([left.key]))[0] is not None:  # noqa: ASYNC110 - same
+            await asyncio.sleep(BEAT / 8)
+
+    assert not await too_late()
     assert await keep()
-    assert (await store.engine.get([record.key]))[0] is not None
-
-    async with asyncio.timeout(30):
-        while (await store.engine.get([record.key]))[0] is not None:  # noqa: ASYNC110 - same
-            await asyncio.sleep(BEAT / 4)
-
-    assert not await keep()
+    assert (await store.engine.get([kept.key]))[0] is not None
 
 
 async def _owners(store: "KeyValueStore") -> list[str]:

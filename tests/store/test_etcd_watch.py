@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("etcd_watch")]
 """One after the other: a compaction is of the whole cluster, and what it forgets another misses."""
 
-SOON = 20.0
+SOON = 120.0
 STEP = 0.1
 
 

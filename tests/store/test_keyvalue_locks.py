@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
+from threading import Semaphore
 from unittest.mock import AsyncMock
 
 import pytest
@@ -23,6 +24,8 @@ from outlast.testing.conformance.factories import SUCCEEDED as DONE
 from outlast.testing.stores import ids_for_test
 from support.engines.memory import MemoryEngine
 
+from .kit import PATIENCE
+
 TREE = "tree.dead"
 DEAD = LeaseHolder(instance_id="host-1", boot_id=TREE)
 
@@ -32,9 +35,42 @@ def engine() -> MemoryEngine:
     return MemoryEngine()
 
 
-async def _opened(engine: MemoryEngine) -> KeyValueStore:
+def stands_still() -> float:
+    """A moment that lasts: no holder is watched for long enough to count as dead."""
+    return 0.0
+
+
+class Counted:
+    """Counts what happens on some thread; waits for more of it."""
+
+    def __init__(self) -> None:
+        self._happened = Semaphore(0)
+
+    def __call__(self) -> None:
+        self._happened.release()
+
+    def wait(self, times: int) -> None:
+        for _ in range(times):
+            assert self._happened.acquire(timeout=PATIENCE), "it has stopped"
+
+
+def beats_of(engine: MemoryEngine) -> Counted:
+    """Every sign of life that is written there from now on."""
+    beats = Counted()
+
+    def before(writes: Sequence[Write]) -> None:
+        if any(write.key.part == key_layout.LIFE and write.value for write in writes):
+            beats()
+
+    engine.before = before
+    return beats
+
+
+async def _opened(
+    engine: MemoryEngine, watched: Callable[[], float] = time.monotonic
+) -> KeyValueStore:
     clock = FakeClock()
-    store = KeyValueStore(engine, clock=clock, ids=ids_for_test(clock))
+    store = KeyValueStore(engine, clock=clock, ids=ids_for_test(clock), watched=watched)
     await store.open()
     return store
 
@@ -54,7 +90,7 @@ async def _die_with(engine: MemoryEngine, name: str, *, shared: bool = True) -> 
 
 
 async def _until_lost(lock: Lock) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not lock.is_lost:  # noqa: ASYNC110 - a thread's
             await asyncio.sleep(0.01)
 
@@ -74,10 +110,10 @@ async def test_lock_of_one_who_shows_no_life_is_taken_over_with_what_is_left_of_
 
 async def test_lock_outlives_a_blocked_event_loop() -> None:
     engine = MemoryEngine()
-    first, second = await _opened(engine), await _opened(engine)
+    first, second = await _opened(engine), await _opened(engine, stands_still)
     held = await first.acquire_lock("host-1")
 
-    time.sleep(10 * engine.limits.beat)  # noqa: ASYNC251 - that is the point
+    beats_of(engine).wait(10)  # on a thread of its own, while this one blocks the loop
     taken = await second.acquire_lock("host-1")
 
     assert held is not None
@@ -94,9 +130,9 @@ async def test_lock_that_was_waited_for_while_another_was_held_is_not_lost(
     lock = await store.acquire_lock("host-1")  # which takes five beats
 
     assert lock is not None
-    await asyncio.sleep(3 * engine.limits.beat)
+    await asyncio.to_thread(beats_of(engine).wait, 4)  # at each but the last it has looked
     assert not lock.is_lost
-    other = await _opened(engine)
+    other = await _opened(engine, stands_still)
     assert await other.acquire_lock("host-1") is None
     await other.close()
 
@@ -139,7 +175,7 @@ async def test_lock_of_which_nobody_waited_for_the_answer_is_free_again(what: st
     engine.cut = True
     with pytest.raises(asyncio.CancelledError):
         await (lock.release() if lock is not None else store.acquire_lock("host-1"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while (again := await other.acquire_lock("host-1")) is None:
             pass
 
@@ -156,12 +192,14 @@ class _Leases:
         self._engine = engine
         self._seconds = count(1)
         self.kept: set[Key] = set()
+        self.looked = Counted()
 
     async def put(self, record: Write, *, span: float) -> Keep:
         self.kept.add(record.key)
         await self._engine.transact({}, [Write(record.key, {NAME: record.key.sort})])
 
         async def keep() -> bool:
+            self.looked()
             return record.key in self.kept
 
         return keep
@@ -205,7 +243,7 @@ async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept(
     lock = await store.acquire_lock("host-1")
 
     await leases.expire()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not leases.kept:  # noqa: ASYNC110 - a thread's
             await asyncio.sleep(0.01)
 
@@ -222,7 +260,7 @@ async def test_holder_with_a_lease_writes_nothing_while_it_lives(
     written: list[Write] = []
     engine.before = written.extend
 
-    await asyncio.sleep(5 * engine.limits.beat)
+    await asyncio.to_thread(leases.looked.wait, 6)
 
     assert written == []
     await store.close()
@@ -235,10 +273,9 @@ async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
     engine: MemoryEngine, leases: _Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("outlast.store.keyvalue.liveness.time.monotonic", lambda: now)
     monkeypatch.setattr(leases, "left", AsyncMock(return_value=3))
-    await leases.put(Write(Key(key_layout.LIVENESS, "other"), {}), span=3)
-    lives, seen = Liveness(engine, "own"), []
+    await leases.put(Write(Key(key_layout.LIFE, "other"), {}), span=3)
+    lives, seen = Liveness(engine, "own", lambda: now), []
 
     for moment in (0.0, 0.9, 1.1, 100.0, 101.1):
         now = moment
@@ -283,10 +320,10 @@ async def test_lock_that_only_the_dead_share_is_free(
 
 
 async def test_lock_that_one_living_shares_with_the_dead_is_taken(
-    engine: MemoryEngine, store: KeyValueStore
+    engine: MemoryEngine,
 ) -> None:
+    store, other = await _opened(engine, stands_still), await _opened(engine)
     await _die_with(engine, TREE)
-    other = await _opened(engine)
     living = await other.acquire_lock(TREE, shared=True)
 
     refused = await store.acquire_lock(TREE)
@@ -294,7 +331,7 @@ async def test_lock_that_one_living_shares_with_the_dead_is_taken(
 
     assert living is not None
     assert (refused, vacant) == (None, frozenset())
-    await other.close()
+    await asyncio.gather(store.close(), other.close())
 
 
 async def test_all_who_share_one_lock_let_go_of_it_while_the_others_beat(
@@ -330,8 +367,8 @@ async def _with_a_dead_worker(engine: MemoryEngine, store: KeyValueStore) -> Non
 async def _until_deserted(store: KeyValueStore) -> int:
     """How many looks it takes."""
     looks = 1
-    async with asyncio.timeout(30):
-        while not (await store.maintenance_due(abandoned=HOUR)).deserted:
+    async with asyncio.timeout(PATIENCE):
+        while not (await store.chores(abandoned=HOUR)).deserted:
             looks += 1
     return looks
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
 
 SMALLEST = 10
-SOON = 30.0
+SOON = 120.0
 GHOST = Key(key_layout.TRIGGER, key_layout.trigger_sort(START, "nobody"))
 
 

@@ -27,6 +27,7 @@ from outlast.testing.servers.postgres import PostgresServer
 from support.corruption.postgres import empty
 
 from .pg_callers import CALLERS, INVOICE, Caller, with_driver
+from .pg_waiting import until_somebody_waits
 
 NOBODY = JobId("00000000-0000-7000-8000-ffffffffffff")
 
@@ -162,7 +163,7 @@ async def test_refused_jobs_take_neither_their_neighbours_nor_the_caller_s_rows(
 async def _all_is_heard(store: PostgresStore, heard: "asyncio.Queue[Notification]") -> None:
     """Wait until the store listens: somebody else's commit is heard."""
     told: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while "known" not in told:
             await put(store, queue="known")
             with suppress(TimeoutError):
@@ -180,7 +181,7 @@ async def test_workers_are_told_when_the_caller_commits_and_not_before(
     await store.add_within(caller.tx, [make_job(queue="lane")])
     await put(store, queue="meanwhile")
     told: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while "meanwhile" not in told:
             told |= (await heard.get()).queues
         assert "lane" not in told
@@ -198,7 +199,7 @@ async def test_places_of_an_ordered_queue_are_kept_till_the_caller_commits(
 
     await store.add_within(caller.tx, [first, second])
     adding = asyncio.create_task(store.add([third]))
-    await asyncio.wait([adding], timeout=0.1)
+    await until_somebody_waits(store.address.dsn)
     waited = not adding.done()
     await caller.commit()
     await adding
@@ -217,7 +218,7 @@ async def test_key_taken_meanwhile_is_waited_for_and_answered(
     async with other.transaction():
         [first] = await store.add_within(other, [make_job(key=Key(key="k"))])
         adding = asyncio.create_task(store.add_within(caller.tx, [mine]))
-        await asyncio.wait([adding], timeout=0.1)
+        await until_somebody_waits(store.address.dsn)
         waited = not adding.done()
 
     assert waited
@@ -436,13 +437,17 @@ async def test_read_only_transaction_is_refused(store: PostgresStore, caller: Ca
     await caller.run("SELECT 1")
 
 
-async def test_busy_connection_is_refused(store: PostgresStore, own_url: str) -> None:
+async def test_busy_connection_is_refused(
+    store: PostgresStore, own_url: str, outside: asyncpg.Connection
+) -> None:
     own = await asyncpg.connect(own_url)
     async with own.transaction():
-        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(1)"))
-        await asyncio.sleep(0)
-        await _refused(store, own, "tx cannot be used: .*another operation")
-        await sleeping
+        async with outside.transaction():
+            await outside.execute("SELECT pg_advisory_xact_lock(7)")
+            waiting = asyncio.create_task(own.execute("SELECT pg_advisory_xact_lock(7)"))
+            await until_somebody_waits(own_url)
+            await _refused(store, own, "tx cannot be used: .*another operation")
+        await waiting
     await own.close()
 
 
@@ -455,7 +460,7 @@ async def test_enqueue_cancelled_while_it_waits_leaves_the_connection_to_its_own
     async with first.transaction():
         await store.add_within(first, [make_job(queue="lane")])
         adding = asyncio.create_task(store.add_within(own, [make_job(queue="lane")]))
-        await asyncio.wait([adding], timeout=0.1)
+        await until_somebody_waits(store.address.dsn)
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await adding

@@ -31,6 +31,8 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.servers.postgres import PostgresServer
 from support.servers.fault_proxy import FaultProxy, fault_proxy
 
+from .pg_waiting import until_somebody_waits
+
 HOUR = timedelta(hours=1)
 
 
@@ -196,23 +198,11 @@ async def test_deadlock_is_begun_anew(store: PostgresStore, operator: asyncpg.Co
     await operator.execute(lock, second.id)
 
     finishing = asyncio.create_task(finish(store, first, second))
-    await _until_somebody_waits(store)
+    await until_somebody_waits(store.address.dsn)
     await operator.execute(lock, first.id)  # ours waits for the second and has the first
     await other.commit()
 
     assert await finishing == [True, True]
-
-
-async def _until_somebody_waits(store: PostgresStore) -> None:
-    watcher = await asyncpg.connect(store.address.dsn)
-    waits = (
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-    async with asyncio.timeout(30):
-        while not await watcher.fetchval(waits):  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.01)
-    await watcher.close()
 
 
 async def test_serialisation_failures_are_begun_anew(
@@ -283,7 +273,7 @@ async def test_server_without_room_for_connections_is_waited_for(
 
 async def _drop_connections(operator: asyncpg.Connection) -> None:
     await operator.execute(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'crowded'"
+        "SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity WHERE usename = 'crowded'"
     )
 
 
@@ -346,9 +336,9 @@ async def test_workers_whose_clocks_are_wrong_steal_no_lease(
 
     due = await put(store)
     later = await put(store, delay=HOUR / 2)
-    renewed = await store.renew([claim.lease], span=LEASE)
+    renewed = await store.renew([claim.lease], span=HOUR / 2)
     await store.register_worker(make_worker())
-    await store.heartbeat(make_holder(), span=LEASE)
+    await store.heartbeat(make_holder(), span=HOUR / 2)
 
     assert await store.expired_leases(limit=MANY) == []
     assert [renewal.held for renewal in renewed] == [True]

@@ -3,21 +3,27 @@
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
-import asyncpg
 import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.store.contract.queues import Queue
-from outlast.store.postgres.operations.scan_floor import SPARING, ClaimScan, ScanFloors
+from outlast.store.postgres.operations.scan_floor import (
+    SPARING,
+    TIMELESS,
+    ClaimScan,
+    Pace,
+    ScanFloors,
+)
 from outlast.store.postgres.store import PostgresStore
+from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import TYPE, make_holder, make_job
+from support.postgres.clock import DatabaseClock
 
 SLOW = ClaimScan([b"\x01"], 0.05, 0.06, was_full=True)
 QUICK = ClaimScan((), 0.001, 0.005, was_full=True)
 BUSY = ClaimScan([b"\x01"], 0.02, 0.2, was_full=True)  # all of it took long
 TYPES = ["a"]
-REMAINS = 40_000
-"""Rows to be gone through, in more than the four milliseconds that count as slow."""
+ALWAYS_SLOW = Pace(seconds=0, share=0)
 
 
 class Seconds:
@@ -36,7 +42,7 @@ def seconds() -> Seconds:
 
 @pytest.fixture
 def floors(seconds: Seconds) -> ScanFloors:
-    return ScanFloors(seconds)
+    return ScanFloors(seconds, Pace())
 
 
 def test_one_slow_look_is_chance_and_two_are_not(floors: ScanFloors) -> None:
@@ -108,7 +114,7 @@ async def jobs(store: PostgresStore, seconds: Seconds) -> list[str]:
     due = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
     added = await store.add([make_job(at=at) for at in due])
     floor = await _place(store, added[1].id)
-    store._lines.floors = ScanFloors(seconds)
+    store._lines.floors = ScanFloors(seconds, Pace())
     for _ in range(2):
         store._lines.floors.learn("default", [TYPE], ClaimScan([floor], 0.05, 0.05, was_full=True))
     return [each.id for each in added]
@@ -148,24 +154,51 @@ async def test_queue_with_a_limit_has_no_floor(store: PostgresStore, jobs: list[
 async def test_who_only_looks_ahead_learns_of_remains_too(
     store: PostgresStore, seconds: Seconds
 ) -> None:
-    store._lines.ahead = ScanFloors(seconds)
-    table = f'"{store.address.schema}".waiting'
-    onlooker = await asyncpg.connect(store.address.dsn)
+    store._lines.ahead = ScanFloors(seconds, ALWAYS_SLOW)
+    [chain] = await store.add([make_job(delivery=Delivery.CHAIN)])
+    added = [each.id for each in await store.add([make_job() for _ in range(10)])]
+    places = [await _place(store, job_id) for job_id in added]
+
+    assert await take(store, limit=0, prefetch=1) == added[:1]
+    assert store._lines.ahead.of("default", [TYPE]) == [b""], "one slow look may be chance"
+    assert await take(store, limit=0, prefetch=1) == added[1:2]
+    assert store._lines.ahead.of("default", [TYPE]) == [places[1]]
+    assert await take(store, limit=0, prefetch=1) == added[2:3]
+    assert store._lines.ahead.of("default", [TYPE]) == [places[2]], "the floor rises"
+
+    assert await take(store, limit=0, prefetch=50) == added[3:]
+    assert await take(store) == [chain.id], "what is not prefetched waits for no floor"
+
+
+async def test_look_that_is_not_slow_says_nothing_of_its_place(
+    store: PostgresStore, seconds: Seconds
+) -> None:
+    store._lines.ahead = ScanFloors(seconds, TIMELESS)
+    added = [each.id for each in await store.add([make_job() for _ in range(3)])]
+
+    for job_id in added:
+        assert await take(store, limit=0, prefetch=1) == [job_id]
+        assert store._lines.ahead.of("default", [TYPE]) == [b""]
+
+
+async def test_server_measures_the_look_and_the_whole_claim(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[ClaimScan] = []
+    monkeypatch.setattr(
+        store._lines.ahead, "learn", lambda _queue, _types, look: looks.append(look)
+    )
+    await store.add([make_job()])
+
+    await take(store, limit=0, prefetch=1)
+
+    assert 0 < looks[-1].looked <= looks[-1].seconds
+
+
+async def test_store_on_a_test_clock_finds_no_look_slow(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, clock=DatabaseClock(FakeClock()))
+    await store.open()
     try:
-        async with onlooker.transaction(isolation="repeatable_read"):
-            await onlooker.execute("SELECT 1")  # from now on nothing that is deleted goes away
-            await store.add([make_job() for _ in range(REMAINS)])
-            async with store._lines.line("claim").acquire() as lane:
-                await lane.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
-            [chain] = await store.add([make_job(delivery=Delivery.CHAIN)])
-            added = [each.id for each in await store.add([make_job() for _ in range(50)])]
-
-            taken: list[str] = []
-            while not any(store._lines.ahead.of("default", [TYPE])) and len(taken) < len(added):
-                taken += await take(store, limit=0, prefetch=1)  # two slow looks in a row do it
-
-            assert len(taken) < len(added), "it has learnt nothing"
-            assert taken + await take(store, limit=0, prefetch=50) == added
-            assert await take(store) == [chain.id], "what is not prefetched waits for no floor"
+        assert store._lines.floors.pace == store._lines.ahead.pace == TIMELESS
     finally:
-        await onlooker.close()
+        await store.close()

@@ -31,7 +31,7 @@ class Ears:
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def until(self, is_so: Callable[[Notification], bool]) -> Notification:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not (found := [hint for hint in self.heard if is_so(hint)]):
                 self._news.clear()
                 await self._news.wait()
@@ -66,7 +66,7 @@ async def listening(store: PostgresStore, *topics: Topic) -> Ears:
     """Somebody who listens, once the server knows."""
     ears = Ears()
     store.subscribe(ears, topics=topics or frozenset(Topic))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not await _listeners(store):  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.01)
     return ears
@@ -148,7 +148,7 @@ async def test_without_notify_nobody_else_is_told(
     await put(quiet, queue="quiet")
     await ears.until(lambda hint: hint.queues == {"quiet"})  # who is in the same process hears it
     await put(store, queue="loud")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not heard:  # noqa: ASYNC110 - the driver calls back on this loop
             await asyncio.sleep(0.01)
 
@@ -172,7 +172,7 @@ async def test_who_cannot_hear_says_so_once_and_goes_on(
     with caplog.at_level(logging.WARNING):
         ears = Ears()
         store.subscribe(ears, topics=[Topic.WORK])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while "no notifications arrive" not in caplog.text:  # noqa: ASYNC110 - a thread aside
                 await asyncio.sleep(0.01)
 

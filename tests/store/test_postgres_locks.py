@@ -17,6 +17,9 @@ from outlast.testing.servers.postgres import PostgresServer
 
 from .kit import PATIENCE
 
+ENDING = ("idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout")
+"""Settings after whose time a server ends a session, a transaction or a statement."""
+
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
@@ -52,7 +55,8 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def cut(operator: asyncpg.Connection, hold: PostgresLock) -> None:
     """Break the connection of a lock, at the server."""
     assert hold.who is not None
-    await operator.execute("SELECT pg_terminate_backend($1)", hold.who[0])
+    patience = int(PATIENCE * 1000)
+    assert await operator.fetchval("SELECT pg_terminate_backend($1, $2)", hold.who[0], patience)
 
 
 async def test_held_lock_keeps_no_vacuum_back(
@@ -70,29 +74,30 @@ async def test_held_lock_keeps_no_vacuum_back(
 
 @pytest.fixture
 def hasty_url(postgres: PostgresServer) -> Iterator[str]:
-    """A database of its own, where the server ends whoever is idle: others must not meet that."""
+    """A database of its own, where the server ends whoever is slow: others must not meet that."""
     url = postgres.new_database()
     name = url.rpartition("/")[2]
     with psycopg.connect(url, autocommit=True) as connection:
-        timeout = "idle_in_transaction_session_timeout = '50ms'"
-        connection.execute(f"ALTER DATABASE {name} SET {timeout}".encode())
+        for setting in ENDING:
+            connection.execute(f"ALTER DATABASE {name} SET {setting} = '{int(PATIENCE)}s'".encode())
     yield url
     postgres.drop_database(name)
 
 
-async def test_lock_outlives_the_timeouts_of_the_server(
-    hasty_url: str, operator: asyncpg.Connection
-) -> None:
+async def test_lock_outlives_the_timeouts_of_the_server(hasty_url: str) -> None:
     store = PostgresStore(hasty_url)
     await store.open()
     hold = await store.acquire_lock("host-1")
     assert hold is not None
-    [(seconds,)] = await store._lines.rows("unit_of_work.now")
-    await operator.execute("SELECT pg_sleep(0.2)")
-
-    assert seconds
     assert hold.session is not None
-    assert not hold.session.connection.is_closed()
+
+    ask = "SELECT current_setting($1)"
+    for setting in ENDING:
+        outside = await asyncpg.connect(hasty_url)
+        usual = await outside.fetchval(ask, setting)
+        await outside.close()
+        asking = store._aside.run(hold.session.connection.fetchval(ask, setting))
+        assert (usual, await asyncio.wrap_future(asking)) == ("2min", "0"), setting
     await store.close()
 
 

@@ -12,6 +12,8 @@ from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.verbs import footing
 from outlast.testing.conformance.factories import make_job, put, take_many
 
+from .pg_waiting import until_somebody_waits
+
 SEAL = StatusChange(
     stage=TransferStage.SEALED,
     other="sqlite:////b.db",
@@ -21,7 +23,10 @@ SEAL = StatusChange(
 )
 
 
-async def test_a_transaction_that_began_before_the_seal_is_waited_for(postgres_url: str) -> None:
+async def test_a_transaction_that_began_before_the_seal_is_waited_for(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footing, "PATIENCE", 120_000)
     store = PostgresStore(postgres_url)
     await store.open()
     caller = await asyncpg.connect(store.address.dsn)
@@ -31,10 +36,11 @@ async def test_a_transaction_that_began_before_the_seal_is_waited_for(postgres_u
     [added] = await store.add_within(caller, [job])
 
     sealing = asyncio.create_task(store.change_transfer_status(SEAL))
-    done, _ = await asyncio.wait([sealing], timeout=0.3)
+    await until_somebody_waits(store.address.dsn)
+    is_done = sealing.done()
     await began.commit()
 
-    assert not done
+    assert not is_done
     assert await sealing
     assert added.created
     assert [row[1] for row in await store.dump(TableKind.JOBS, limit=9)] == [job.id]

@@ -17,6 +17,10 @@ from outlast.testing.conformance.factories import MANY, make_job
 from outlast.testing.conformance.sizes import SIZES
 
 from .kit import Peer
+from .pg_waiting import until_somebody_waits
+
+pytestmark = pytest.mark.xdist_group("postgres_races")
+"""One after the other, so that the other processes are started once."""
 
 PEERS = 4
 ROUNDS = SIZES.race_rounds
@@ -74,7 +78,7 @@ async def test_limit_waits_for_claims_that_did_not_know_it(
     await other.execute(f"DELETE FROM {table}")  # noqa: S608 - as a claim does: it writes there
 
     limit = asyncio.create_task(store.set_queue(Queue(name="default", concurrency=1)))
-    await _somebody_waits(postgres_url, store.address.schema)
+    await until_somebody_waits(store.address.dsn)
 
     assert not limit.done()
     await under_way.commit()
@@ -129,20 +133,6 @@ def _all(peers: list[Peer], order: str, *given: object) -> list[list[str]]:
     for peer in peers:
         peer.tell(order, *given)
     return [peer.answer() for peer in peers]
-
-
-async def _somebody_waits(url: str, schema: str) -> None:
-    """Returns when somebody waits for a lock on one of our tables."""
-    connection = await asyncpg.connect(url.partition("?")[0])
-    asked = """
-        SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
-        WHERE NOT l.granted AND c.relnamespace = $1::text::regnamespace
-    """
-    try:
-        while not await connection.fetchval(asked, f'"{schema}"'):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
-    finally:
-        await connection.close()
 
 
 async def _deadlocks(url: str) -> int:

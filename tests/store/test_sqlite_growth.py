@@ -30,6 +30,9 @@ from outlast.testing.conformance.factories import (
 
 from .kit import Make, Worlds, opened, reading, writing
 
+pytestmark = pytest.mark.xdist_group("sqlite_growth")
+"""One after the other, so that each crowd is made once."""
+
 FEW, CROWD, BATCH = 100, 20_000, 10
 EVERY = 10
 """Steps between two counts."""

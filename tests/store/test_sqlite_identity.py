@@ -28,7 +28,7 @@ assert held is not None
 if sys.argv[2] == "fork":
     child = os.fork()
 else:
-    child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL).pid
+    child = subprocess.Popen(["sleep", "600"], close_fds=False, stdout=subprocess.DEVNULL).pid
 if child == 0:
     print(os.getpid(), flush=True)  # by now it has let go of what its parent holds
     os.close(1)

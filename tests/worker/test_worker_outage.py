@@ -9,7 +9,7 @@ from worker_world import SOON, all_slots_work, locked, query, quick, shaky, stat
 
 from outlast import Backoff, Run, State
 from outlast.errors import StoreBusy, StoreFull
-from outlast.worker import finish
+from outlast.worker import finisher
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_work_goes_on_soon_after_the_stores_return_however_long_it_was_awa
         pauses.append(pause_after(failed))
         return 0.0
 
-    monkeypatch.setattr(finish, "pause_after", no_pause_after)
+    monkeypatch.setattr(finisher, "pause_after", no_pause_after)
 
     @app.job
     async def work() -> int:

@@ -262,7 +262,7 @@ async def test_a_sink_that_never_answers_holds_up_nobody(
 async def test_what_the_sinks_have_not_heard_they_hear_before_the_worker_is_gone(
     app: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "LAST_WORDS", timedelta(minutes=2))
+    monkeypatch.setattr(failure_reporter, "LAST_WORDS", timedelta(minutes=2))
     told = []
 
     @app.on_failure

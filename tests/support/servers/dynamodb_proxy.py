@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from outlast.testing.servers.dynamodb import CREDENTIALS
 
 JSON: Final = "application/x-amz-json-1.0"
-PATIENCE: Final = 20.0
+PATIENCE: Final = 120.0
 
 
 @dataclass(slots=True)

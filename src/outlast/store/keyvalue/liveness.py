@@ -5,7 +5,7 @@ Elsewhere its writer keeps changing it, and whoever watches it for long enough k
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,12 +26,18 @@ class LeaseObservation:
 
 
 class Liveness:
-    """Our own life, of which `owner` is the name, and what is known of others'."""
+    """Our own life, of which `owner` is the name, and what is known of others'.
 
-    def __init__(self, engine: Engine, owner: str) -> None:
+    `now` tells the seconds by which others are watched.
+    """
+
+    def __init__(
+        self, engine: Engine, owner: str, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._engine = engine
         self._owner = owner
-        self._pulse = ChangeMonitor(engine)
+        self._now = now
+        self._pulse = ChangeMonitor(engine, now)
         self._keep: Keep | None = None
         self._beats = 0
         self._sights: dict[str, LeaseObservation] = {}
@@ -75,9 +81,9 @@ class Liveness:
 
     async def _was_kept(self, leases: EngineLeases, lease: str) -> bool:
         """Whether it ends later than it would if nobody had kept it since it was last seen."""
-        asked = time.monotonic()
+        asked = self._now()
         left = await leases.left(lease)
-        now = time.monotonic()
+        now = self._now()
         self._forget(now - self._patience - 2 * COARSE)
         before = self._sights.get(lease)
         # What is over is 0, and stays so until its engine has come round to it.

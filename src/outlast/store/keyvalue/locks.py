@@ -5,7 +5,8 @@ however they died.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Event, Thread
@@ -39,16 +40,21 @@ class Lock:
 
 
 class Locks:
-    """Every lock that one open store holds. `owner` tells its locks from all others."""
+    """Every lock that one open store holds. `owner` tells its locks from all others.
 
-    def __init__(self, engine: Engine, owner: str) -> None:
+    `now` tells the seconds by which other holders are watched.
+    """
+
+    def __init__(
+        self, engine: Engine, owner: str, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._engine = engine
         self._owner = owner
         self._count = 0
         self._held: dict[str, Lock] = {}
         self._wanted: set[str] = set()
         self._leaving: dict[str, Lock] = {}
-        self._lives = Liveness(engine, owner)
+        self._lives = Liveness(engine, owner, now)
         self._buried: set[str] = set()
         self._guard = Mutex()
         self._begun: Future[None] | None = None

@@ -1,7 +1,7 @@
 """Whether somebody still changes a record, by looking at it for long enough."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,23 +24,27 @@ class VersionObservation:
 
 
 class ChangeMonitor:
-    """Remembers what it saw: who is looked at every second need not be waited for each time."""
+    """Remembers what it saw: who is looked at every second need not be waited for each time.
 
-    def __init__(self, engine: Engine) -> None:
+    `now` tells the seconds by which it watches.
+    """
+
+    def __init__(self, engine: Engine, now: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
+        self._now = now
         self._seen: dict[Key, VersionObservation] = {}
 
     async def look(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         """The records as they are; `judged` then tells of each."""
-        asked = time.monotonic()
+        asked = self._now()
         found = await self._engine.get(keys)
-        if time.monotonic() - asked > self._engine.limits.beat:
+        if self._now() - asked > self._engine.limits.beat:
             self._seen.clear()  # the engine was away, for whoever should have beaten, too
         return found
 
     def is_stale(self, entry: StoredItem) -> bool | None:
         """True: gone. False: alive a moment ago. None: it was not watched for long enough."""
-        now, beat = time.monotonic(), self._engine.limits.beat
+        now, beat = self._now(), self._engine.limits.beat
         before = self._seen.pop(entry.key, None)
         if before is None or before.version != entry.version:
             self._remember(entry.key, VersionObservation(entry.version, now))

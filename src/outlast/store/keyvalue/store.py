@@ -1,6 +1,7 @@
 """The store: the contract's verbs over whatever engine it is given."""
 
 import secrets
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from random import Random
@@ -60,12 +61,15 @@ class KeyValueStore(
         ids: Ids | None = None,
         max_skew: timedelta = MAX_SKEW,
         tombstones: timedelta | None = None,
+        watched: Callable[[], float] = time.monotonic,
     ) -> None:
         """`tombstones`: how long a bucket's key is remembered once its job is pruned; None: for
-        ever. For engines that take away by themselves what is past its time."""
+        ever. For engines that take away by themselves what is past its time. `watched`: the
+        seconds by which holders of locks are watched; for tests."""
         self._engine = engine
         self._clock: Clock = clock or FleetClock()
         self._tombstones = tombstones
+        self._watched = watched
         self._margin = max_skew if clock is None else timedelta(0)
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
         self._listeners = Subscribers()
@@ -109,7 +113,7 @@ class KeyValueStore(
             registered_queues=set(),
             tombstones=self._tombstones,
         )
-        self._opened = desk, Locks(self._engine, secrets.token_hex(8))
+        self._opened = desk, Locks(self._engine, secrets.token_hex(8), self._watched)
         if not is_new:
             await intent_recovery.complete_all(desk)
         self._listeners.connect(EngineWatchBridge(self._engine, self._listeners.deliver))

@@ -16,7 +16,7 @@ from outlast.store.postgres.connection import (
     translate_error,
 )
 from outlast.store.postgres.group_commit import GroupCommit
-from outlast.store.postgres.operations.scan_floor import ScanFloors
+from outlast.store.postgres.operations.scan_floor import TIMELESS, Pace, ScanFloors
 from outlast.store.postgres.statements import Probe
 from outlast.store.postgres.unit_of_work import AsyncpgRunner, Row, UnitOfWork, begin_unit
 from outlast.store.postgres.url import PostgresUrl
@@ -98,8 +98,9 @@ class ConnectionPool:
         self._keeper = self._kept()
         with suppress(StopIteration):
             anext(self._keeper).__await__().send(None)
-        self.floors = ScanFloors(asyncio.get_running_loop().time)
-        self.ahead = ScanFloors(asyncio.get_running_loop().time)  # of claims that only prefetch
+        time, pace = asyncio.get_running_loop().time, TIMELESS if clock else Pace()
+        self.floors = ScanFloors(time, pace)
+        self.ahead = ScanFloors(time, pace)  # of claims that only prefetch
         self.backlogged_queues: set[str] = set()  # queues of which the last claim did not take all
 
     def line(self, purpose: str) -> PooledConnection:

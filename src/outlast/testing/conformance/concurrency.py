@@ -20,7 +20,6 @@ from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LAPSED,
-    LEASE,
     MANY,
     SUCCEEDED,
     ended,
@@ -65,7 +64,7 @@ async def reclaim_all(store: Store, *, successors: Sequence[JobId]) -> int:
 
 
 async def renew_one(store: Store, *, lease: Lease) -> bool:
-    [renewal] = await store.renew([lease], span=LEASE)
+    [renewal] = await store.renew([lease], span=HOUR)
     return renewal.held
 
 

@@ -302,7 +302,7 @@ def _listening(store: Store) -> tuple[asyncio.Queue[Notification], Callable[[], 
 
 async def _heard_of(queue: str, heard: asyncio.Queue[Notification]) -> None:
     """Others may come before: whoever begins to listen may be told that there is something."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while queue not in (await heard.get()).queues:
             pass
 

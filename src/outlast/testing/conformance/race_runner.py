@@ -15,7 +15,7 @@ from outlast.testing.conformance.fork_server import quick_start
 Answer = TypeVar("Answer")
 Act = Callable[[Store], Awaitable[Answer]]
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a race whose runners never came together is called off."""
 
 _gate: Barrier | None = None

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class LoopThread:

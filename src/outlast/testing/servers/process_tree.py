@@ -19,7 +19,7 @@ PROC = Path("/proc")
 DATA = "data"
 """Below the server's folder: what its first process has among its words, and nobody else."""
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 """A killed process is gone in milliseconds; after these seconds something is wrong."""
 
 

@@ -2,16 +2,32 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
-
-SLOW: Final = 0.004
-"""Seconds at the server beyond which a look for jobs may be slow."""
 
 TWICE: Final = 2
 """How many slow looks there must be in a row: one may be chance."""
 
 SPARING: Final = 10
 """A full look is repeated when so many times its own duration have passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a look for jobs counts as slow: by its seconds at the server, and by its share.
+
+    On a busy machine the whole claim takes longer, so the look must also take most of it.
+    """
+
+    seconds: float = 0.004
+    share: float = 0.5
+
+    def is_slow(self, look: "ClaimScan") -> bool:
+        return look.looked > self.seconds and look.looked > look.seconds * self.share
+
+
+TIMELESS: Final = Pace(seconds=inf)
+"""Nothing is slow: for a store on a test's clock, where only the test makes time pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +39,6 @@ class ClaimScan:
     seconds: float
     was_full: bool = field(kw_only=True)
 
-    @property
-    def is_slow(self) -> bool:
-        """Whether looking took most of it: on a busy machine all of it takes longer."""
-        return self.looked > SLOW and self.looked > self.seconds / 2
-
 
 class ScanFloors:
     """Remembers, for each queue whose claims are slow, up to where each type was taken.
@@ -37,8 +48,9 @@ class ScanFloors:
     floor meanwhile, at the same priority, is late by up to ten times the duration of a full look.
     """
 
-    def __init__(self, time: Callable[[], float]) -> None:
+    def __init__(self, time: Callable[[], float], pace: Pace) -> None:
         self._time = time
+        self.pace = pace
         self._queues: dict[str, _Floor] = {}
 
     def of(self, queue: str, types: Sequence[str]) -> list[bytes]:
@@ -60,7 +72,7 @@ class ScanFloors:
 
     def _restart(self, queue: str, look: ClaimScan) -> None:
         before = self._queues.pop(queue, None)
-        if look.is_slow:
+        if self.pace.is_slow(look):
             times = 1 + (before.times if before else 0)
             until = self._time() + SPARING * look.looked if times >= TWICE else 0.0
             self._queues[queue] = _Floor(times, until)

@@ -14,7 +14,7 @@ from outlast.store.contract.jobs import PROMOTED_AT_ONCE
 from outlast.store.postgres.connection import CONNECTION_ERRORS, RETRYABLE, translated
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.operations.savepoint import is_unique_violation
-from outlast.store.postgres.operations.scan_floor import SLOW, ClaimScan
+from outlast.store.postgres.operations.scan_floor import ClaimScan
 from outlast.store.postgres.retry import retry_while_unavailable
 from outlast.store.postgres.verbs.claim import (
     ClaimRequest,
@@ -100,7 +100,7 @@ class ClaimOperations(PostgresOperations):
         if wanted.queue in piled_up or has_floor or not wanted.limit:
             return await self._claim_backlog(wanted, promoted=promoted)
         few = await self._claim_small(wanted, promoted=promoted)
-        if len(few.claims) < wanted.limit and few.seconds < SLOW:
+        if len(few.claims) < wanted.limit and few.seconds < floors.pace.seconds:
             return few
         piled_up.add(wanted.queue)
         if few.is_gated or len(few.claims) < wanted.limit or not wanted.prefetch:
@@ -127,7 +127,8 @@ class ClaimOperations(PostgresOperations):
         # Whoever only prefetches passes over what may not be: its floor is nobody else's.
         known = self._lines.floors if wanted.limit else self._lines.ahead
         floors = known.of(wanted.queue, wanted.types)
-        asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
+        moments = {"now": self._now, "mono": self._mono, "slow": known.pace.seconds}
+        asked = {"floors": floors, "promoted": promoted, **moments}
         async with self._lines.line("claim").acquire() as lane:
             took = taken((await lane.fetch("claim.backlog", wanted.values(**asked)))[0])
         look = ClaimScan(took.lasts, took.looked, took.seconds, was_full=not any(floors))

@@ -8,8 +8,8 @@
 -- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
 -- A floor is the place up to which this worker has taken everything: it is passed over, and with it
 -- the dead rows below, but for those of a higher priority; of one that only prefetches (:limit is 0),
--- all that may be prefetched. Where the look took long, how far it came
--- is answered, and how long it and all the rest took.
+-- all that may be prefetched. Where the look took more than :slow seconds, how far it came is
+-- answered, and in any case how long it and all the rest took.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -254,7 +254,8 @@ SELECT
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   (
     SELECT array_agg(f.claim_order) FROM found AS f
-    WHERE f.at - statement_timestamp() > interval '4 milliseconds'
+    WHERE extract(epoch FROM f.at - statement_timestamp())::double precision
+      > :slow::double precision
   ),
   (SELECT extract(epoch FROM max(f.at) - statement_timestamp())::double precision FROM found AS f),
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import repeat
+from math import inf
 from typing import Any
 
 from outlast.clock import from_micros
@@ -48,6 +49,7 @@ class ClaimRequest:
             "promoted": False,
             "gated": False,
             "only": None,
+            "slow": inf,
         }
         return asked | self.who | others
 
