@@ -181,7 +181,7 @@ def test_a_schema_of_something_else_is_left_alone(database: str) -> None:
 
     line = refusal(run("db", "migrate", url=database), 5)
 
-    assert "belongs to something else" in line
+    assert "belongs to another program" in line
     assert "?schema=" in line
 
 
@@ -211,7 +211,7 @@ def test_a_missing_driver_is_said_with_the_command(database: str) -> None:
 
 def test_doctor_names_who_holds_vacuum_back(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run("db", "migrate", url=database)
-    monkeypatch.setattr("outlast.store.postgres.health.LONG", 0)
+    monkeypatch.setattr("outlast.store.postgres.health.LONG_TRANSACTION_S", 0)
 
     async def doctor_beside_an_old_reader() -> tuple[int, Result]:
         reader = await asyncpg.connect(database, server_settings={"application_name": "report"})

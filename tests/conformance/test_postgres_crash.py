@@ -17,7 +17,7 @@ from outlast.core.state import FINAL, Loss, State
 from outlast.errors import OperatorError
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract.jobs import Filter
-from outlast.store.postgres.statements import statements
+from outlast.store.postgres.placeholders import statements
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.url import PostgresUrl
 from outlast.testing.conformance import sizes

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outlast.store.postgres.statements import Statement, statements
+from outlast.store.postgres.placeholders import Statement, statements
 
 from .pg_worlds import GROUP, JOB
 
@@ -36,7 +36,7 @@ NAMED: Final[Mapping[str, str]] = {
 }
 """And for those names whose value makes a difference."""
 
-UUIDS: Final = re.compile(r"^(id|ids|jobs|befores|retries|roots|successors|.*_jobs|.*_ids)$")
+UUIDS: Final = re.compile(r"^(id|ids|jobs|predecessors|retries|roots|successors|.*_jobs|.*_ids)$")
 """Names of texts that a statement turns into UUIDs itself."""
 
 MODES: Final = ("force_generic_plan", "force_custom_plan")

@@ -285,7 +285,7 @@ async def test_read_only_server_is_said_and_still_read(
     await operator.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
     async with opened(postgres.url(database)) as store:
-        with pytest.raises(StoreReadOnly, match="takes no writes"):
+        with pytest.raises(StoreReadOnly, match="accepts no writes"):
             await store.add([make_job()])
         with pytest.raises(StoreReadOnly):
             await store.pause("default", reason=None, span=None)

@@ -11,9 +11,9 @@ import pytest
 
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
-from outlast.store.postgres.statements import statements
+from outlast.store.postgres.placeholders import statements
 from outlast.store.postgres.unit_of_work import AsyncpgRunner
-from outlast.store.postgres.url import address
+from outlast.store.postgres.url import parse_url
 
 from .pg_plans import Plan, Planner
 from .pg_worlds import crowd, leave_alone
@@ -53,8 +53,8 @@ ALWAYS: dict[str, set[str]] = {
     "reservations.latest": {"reservations"},  # from the newest down, until it has its page
     "jobs.counts": {"waiting", "open_runs", "ends"},  # it counts them
     "jobs.find_live": {"waiting", "open_runs"},  # for people who ask: what is live
-    "jobs.running_under_other_boots": {"open_runs"},  # few: what runs now
-    "runs.expired_leases": {"open_runs"},  # the same
+    "maintenance.running_under_other_boots": {"open_runs"},  # few: what runs now
+    "maintenance.expired_leases": {"open_runs"},  # the same
     # What runs now, and by whom; groups that close and queues that are held, by their indexes.
     "maintenance.due": {"open_runs", "workers", "groups", "reservations"},
     "claim.gate": {"open_runs"},  # the same
@@ -67,7 +67,7 @@ ALWAYS: dict[str, set[str]] = {
     "positions.normalise": {"waiting"},  # it numbers all of a queue
 }
 SOMETIMES: dict[str, set[str]] = {
-    "jobs.detached": {"jobs", "waiting", "open_runs", "ends"},  # everything, once at every start
+    "maintenance.detached": {"jobs", "waiting", "open_runs", "ends"},  # at every start
     "groups.seal": {"groups"},  # those that are not sealed, by their index
     "groups.expire": {"groups"},  # the same
     "claim.backlog": {"open_runs"},  # the `once` jobs that run, by their index
@@ -110,11 +110,11 @@ INTENDED = {
     "jobs.find_id": ["jobs_pkey ((id >= $1) AND (id <= $2))"],
     "jobs.find_key": ["keys_pkey ((scope = ANY ", "jobs_root (root = "],
     "jobs.chain": ["jobs_root (root = "],
-    "jobs.runs": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
-    "jobs.events": ["events_job (job = $1)"],
-    "jobs.events_of_no_job": ["events_job (job IS NULL)"],
-    "jobs.stream": ["events_pkey ((id > $1) AND (id < "],
-    "jobs.missing_successors": [
+    "runs.of_job": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
+    "runs.events": ["events_job (job = $1)"],
+    "runs.events_of_no_job": ["events_job (job IS NULL)"],
+    "runs.stream": ["events_pkey ((id > $1) AND (id < "],
+    "maintenance.missing_successors": [
         "ends_not_succeeded ((state = 'failed'::text) AND (seq > ",
         "jobs_retry_of (retry_of",
     ],
@@ -201,13 +201,13 @@ def plans(request: pytest.FixtureRequest, postgres: "PostgresServer") -> Iterato
     url = postgres.new_database()
     with asyncio.Runner() as runner:
         connection = runner.run(_made(url, request.param))
-        yield Plans(runner, Planner(connection, address(url).schema))
+        yield Plans(runner, Planner(connection, parse_url(url).schema))
         runner.run(connection.close())
     postgres.drop_database(url.rpartition("/")[2])
 
 
 async def _made(url: str, world: str) -> object:
-    where = address(url)
+    where = parse_url(url)
     connection = await connect(where)
     await migrate(AsyncpgRunner(connection, where.schema), where)
     await leave_alone(connection, where.schema)
@@ -238,7 +238,7 @@ def test_every_statement_goes_by_the_intended_index(plans: Plans) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["positions.bounds", "positions.before", "positions.after", "jobs.stream"]
+    "name", ["positions.bounds", "positions.before", "positions.after", "runs.stream"]
 )
 def test_neighbours_are_read_in_order_and_no_more_than_asked_for(plans: Plans, name: str) -> None:
     assert not plans.of(name).sorts

@@ -14,7 +14,7 @@ from outlast.core.event import Succeeded
 from outlast.core.ids import Ids
 from outlast.core.run import Claim
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.url import PostgresUrl, address
+from outlast.store.postgres.url import PostgresUrl, parse_url
 from outlast.testing.clock import FakeClock
 from support.corruption.postgres import TABLES, PostgresWrecker
 from support.crash.runner import Probe
@@ -81,7 +81,7 @@ async def _run(where: PostgresUrl, statement: str) -> None:
 
 
 def _wrecker(w: World) -> PostgresWrecker:
-    return PostgresWrecker(address(w.path.read_text()))
+    return PostgresWrecker(parse_url(w.path.read_text()))
 
 
 def _store(w: World) -> PostgresStore:

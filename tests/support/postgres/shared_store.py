@@ -15,7 +15,7 @@ class Settled(PostgresStore):
     """Shows its stream once nobody's older transaction is under way: tests share the server."""
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        async with self._lines.line("read-0").acquire() as lane:
+        async with self._pool.connection("read-0").acquire() as lane:
             ours = await lane.connection.fetchval(_XMAX)
             while await lane.connection.fetchval(_XMIN) < ours:  # noqa: ASYNC110 - not ours to tell
                 await asyncio.sleep(0.001)

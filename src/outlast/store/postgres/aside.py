@@ -1,4 +1,4 @@
-"""A thread with a loop of its own, for what must go on whatever the callers' loops do."""
+"""An event loop on a background thread, independent of the callers' loops."""
 
 import asyncio
 import os
@@ -12,23 +12,23 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Begins when it is first needed. Any thread may hand it something."""
+    """An event loop on a thread, started by the first use; thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread, int] | None = None
 
     def run(self, step: Coroutine[Any, Any, T]) -> "Future[T]":
-        """What it gives, in a while; cancelling that cancels the step."""
-        return asyncio.run_coroutine_threadsafe(step, self._begun())
+        """Run a coroutine on the thread; cancelling the future cancels the coroutine."""
+        return asyncio.run_coroutine_threadsafe(step, self._started())
 
     def call(self, step: Callable[[], object]) -> None:
-        """Have it done soon; without a word if the thread has been stopped meanwhile."""
+        """Call a function on the thread soon; a no-op if the thread was stopped meanwhile."""
         with suppress(RuntimeError):
-            self._begun().call_soon_threadsafe(step)
+            self._started().call_soon_threadsafe(step)
 
     def stop(self) -> None:
-        """Cancel whatever is under way there, and wait for the thread."""
+        """Cancel every task of the thread and join it; a no-op if it does not run."""
         with self._guard:
             running, self._running = self._running, None
         if running is not None and running[2] == os.getpid():
@@ -36,12 +36,12 @@ class LoopThread:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
-    def _begun(self) -> asyncio.AbstractEventLoop:
+    def _started(self) -> asyncio.AbstractEventLoop:
         with self._guard:
             if self._running is None or self._running[2] != os.getpid():
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(
-                    target=_serve, args=(loop,), name="outlast-aside", daemon=True
+                    target=_serve, args=(loop,), name="outlast-loop-thread", daemon=True
                 )
                 thread.start()
                 self._running = loop, thread, os.getpid()

@@ -12,7 +12,7 @@ WITH t AS MATERIALIZED (
 ),
 n AS MATERIALIZED (
   SELECT u.id::uuid AS id, u.params::json AS params, nextval('outlast.jobs_seq_seq') AS seq
-  FROM unnest(string_to_array(:ids::text, ','), string_to_array(:params::text, :mark::text))
+  FROM unnest(string_to_array(:ids::text, ','), string_to_array(:params::text, :separator::text))
     AS u (id, params)
   WHERE NOT EXISTS (
     SELECT 1 FROM outlast.queues WHERE name = :queue::text AND ordering = 'position'
@@ -175,16 +175,16 @@ CROSS JOIN LATERAL (
 ) AS k
 UNION ALL
 SELECT
-  'before', u.id, j.root::text,
+  'predecessor', u.id, j.root::text,
   (SELECT 'ended' FROM outlast.ends AS e WHERE e.job = u.id::uuid),
   (SELECT f.id::text FROM outlast.jobs AS f WHERE f.retry_of = u.id::uuid)
-FROM unnest(:befores::text[]) AS u (id)
+FROM unnest(:predecessors::text[]) AS u (id)
 CROSS JOIN LATERAL (
   SELECT coalesce(root, id) AS root FROM outlast.jobs WHERE id = u.id::uuid LIMIT 1
 ) AS j
 UNION ALL
 SELECT
-  'place', q.name, u.priority::text, q.gap::text,
+  'position', q.name, u.priority::text, q.gap::text,
   greatest(
     0,
     (

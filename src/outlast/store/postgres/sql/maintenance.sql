@@ -18,17 +18,88 @@ SELECT
     WHERE sealed_at IS NULL AND closing IS NULL
       AND created_at < (SELECT coalesce(:now::bigint, outlast.micros())) - :abandoned::bigint
   ),
-  pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => :calm::double precision)
+  pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => :restart_grace::double precision)
   AND EXISTS (
     SELECT 1
     FROM (SELECT DISTINCT o.worker FROM outlast.open_runs AS o) AS h
     JOIN outlast.workers AS k ON k.id = h.worker
     WHERE CASE
-      WHEN starts_with(k.boot_id, :tree::text)
+      WHEN starts_with(k.boot_id, :boot_prefix::text)
         THEN pg_try_advisory_xact_lock(hashtextextended(:lock::text || k.boot_id, 0))
       ELSE false
     END
   );
+
+-- @expired_leases
+-- All that runs is few; an index of lease ends would cost every claim and every renewal.
+SELECT s.*
+FROM (
+  SELECT job, seq, lease_until FROM outlast.open_runs
+  WHERE lease_until <= (SELECT coalesce(:mono::bigint, outlast.micros()))
+  ORDER BY lease_until, seq
+  LIMIT :limit::bigint
+) AS o
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
+ORDER BY o.lease_until, o.seq;
+
+-- @missed_start_deadline
+-- The state is hidden from the planner, which would otherwise go through all that are queued.
+SELECT s.*
+FROM (
+  SELECT job, seq, start_deadline FROM outlast.waiting
+  WHERE start_deadline IS NOT NULL AND CASE WHEN state = 'queued' THEN true ELSE false END
+    AND start_deadline < (SELECT coalesce(:now::bigint, outlast.micros()))
+  ORDER BY start_deadline, seq
+  LIMIT :limit::bigint
+) AS w
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = w.job OFFSET 0) AS s
+ORDER BY w.start_deadline, w.seq;
+
+-- @running_under_other_boots
+SELECT s.*
+FROM (
+  SELECT o.job, o.seq
+  FROM outlast.open_runs AS o
+  LEFT JOIN LATERAL (
+    SELECT * FROM outlast.workers AS h WHERE h.id = o.worker OFFSET 0
+  ) AS k ON true
+  WHERE o.seq > :after::bigint AND k.boot_id IS DISTINCT FROM :besides::text
+    AND (:instance::text IS NULL OR k.instance_id = :instance::text)
+  ORDER BY o.seq
+  LIMIT :limit::bigint
+) AS o
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
+ORDER BY o.seq;
+
+-- @detached
+-- The left join over everything, once at every start.
+SELECT s.*
+FROM (
+  SELECT j.id, j.seq
+  FROM outlast.jobs AS j
+  WHERE j.seq > :after::bigint
+    AND NOT EXISTS (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id)
+    AND NOT EXISTS (SELECT 1 FROM outlast.waiting AS w WHERE w.job = j.id)
+    AND NOT EXISTS (SELECT 1 FROM outlast.open_runs AS o WHERE o.job = j.id)
+  ORDER BY j.seq
+  LIMIT :limit::bigint
+) AS j
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
+ORDER BY j.seq;
+
+-- @missing_successors
+SELECT s.*
+FROM (
+  SELECT e.job, e.seq
+  FROM outlast.ends AS e
+  WHERE e.state = 'failed' AND e.seq > :after::bigint
+    AND (SELECT j.delivery FROM outlast.jobs AS j WHERE j.id = e.job) = 'chain'
+    AND (SELECT n.id FROM outlast.jobs AS n WHERE n.retry_of = e.job) IS NULL
+  ORDER BY e.seq
+  LIMIT :limit::bigint
+) AS e
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = e.job OFFSET 0) AS s
+ORDER BY e.seq;
 
 -- @find_orphans
 -- Through every run there is, once at every start.

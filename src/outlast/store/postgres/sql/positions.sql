@@ -141,7 +141,7 @@ ORDER BY u.claim_order;
 -- @set
 -- Positions by id; not joined, see `read.sql`.
 UPDATE outlast.waiting
-SET position = (:places::jsonb ->> job::text)::bigint
+SET position = (:positions::jsonb ->> job::text)::bigint
 WHERE job = ANY(:jobs::uuid[]);
 
 -- @normalise
