@@ -1,7 +1,7 @@
 -- @uniform
--- Many that differ in nothing but id and params. In a `position` queue it stores none: those are
--- placed under the queue's lock. A known id is refused by the index, with all the others. Ids and
--- params come as one text each: a driver looks at every element of an array.
+-- Jobs that differ only in id and params. A `position` queue stores none: its positions are
+-- assigned under the queue's lock. A known id violates the primary key, and no job is stored. Ids
+-- and params are passed as one text each, because a driver encodes every element of an array.
 WITH t AS MATERIALIZED (
   SELECT c.now, coalesce(:at::bigint, c.now + :delay::bigint, c.now) AS due
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
@@ -49,10 +49,10 @@ SELECT
 FROM t, (SELECT count(*) AS stored FROM n) AS s;
 
 -- @mixed
--- Many of any kind, with the keys and slots they take. A slot that was answered without a job is
--- taken by hand, which its row then tells; of one that somebody claimed since the look, a trigger
--- says what an index would. `placed`: their positions were counted under
--- the locks of their queues; without it none is stored if one is for a `position` queue.
+-- Jobs of any kind, with their keys and slots. A slot row without a job becomes a manual run; if
+-- another job has claimed the slot since the lookup, a trigger raises a unique violation. :placed
+-- means that positions were assigned under the queues' locks; without it no job is stored if one is
+-- for a `position` queue.
 WITH t AS MATERIALIZED (
   SELECT c.now
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
@@ -145,17 +145,17 @@ SELECT
 FROM q;
 
 -- @position_queues
--- Which of these queues give each of their jobs a position.
+-- Which of these queues assign positions.
 SELECT name FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position';
 
 -- @lock_predecessors
--- The jobs to be followed stay until the commit.
+-- FOR KEY SHARE keeps the retried jobs from being deleted until the commit.
 SELECT id FROM outlast.jobs WHERE id = ANY(:ids::text[]::uuid[]) ORDER BY id FOR KEY SHARE;
 
 -- @existing
--- What stands in the way of new jobs, and where they are to go: ids that are stored, slots and keys
--- that are taken (a slot without a job is answered, and still free), the ends that are to be followed, the last positions of `position` queues. LIMIT
--- keeps the planner from going through a table that was empty when it last looked.
+-- Rows that new jobs conflict with or depend on: known ids, slots and keys in use (a slot row
+-- without a job is free), retried jobs, and last positions of `position` queues. LIMIT forces index
+-- lookups: a plan made while a table was empty would scan it.
 SELECT 'known' AS what, u.id AS a, NULL AS b, NULL AS c, NULL AS d
 FROM unnest(:ids::text[]) AS u (id)
 CROSS JOIN LATERAL (SELECT 1 FROM outlast.jobs WHERE id = u.id::uuid LIMIT 1) AS j
@@ -196,7 +196,7 @@ FROM unnest(:queues::text[], :priorities::smallint[]) AS u (queue, priority)
 JOIN outlast.queues AS q ON q.name = u.queue AND q.ordering = 'position';
 
 -- @record_retries
--- Told of the job before, in the transaction that stores the new one.
+-- An event of the retried job, in the transaction that stores the new one.
 INSERT INTO outlast.events (job, at, kind, token, detail)
 SELECT e.job, :now::bigint, 'retried', e.token, u.id
 FROM unnest(:ids::text[], :retries::text[]) AS u (id, retry_of)

@@ -1,5 +1,5 @@
 -- @identities
--- What of the jobs never changes, and what must be locked before they are looked at.
+-- The immutable columns of jobs, and what must be locked before they are read.
 SELECT
   j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.member_group_id, j.active,
   coalesce(j.root, j.id),
@@ -40,7 +40,7 @@ FOR UPDATE;
 SELECT id FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]) ORDER BY id FOR UPDATE;
 
 -- @lock_expired_reservations
--- Nobody has renewed their reservation in time.
+-- Active reservations that were not extended in time.
 SELECT job
 FROM outlast.reservations
 WHERE job = ANY(:jobs::uuid[]) AND status = 'active' AND until <= :mono::bigint
@@ -48,15 +48,15 @@ ORDER BY seq
 FOR UPDATE;
 
 -- @successors_of
--- Those that have a successor, and whether it is of their group.
+-- Jobs with a successor, and whether it is in the same group.
 SELECT s.retry_of, s.member_group_id IS NOT DISTINCT FROM j.member_group_id
 FROM outlast.jobs AS s
 JOIN outlast.jobs AS j ON j.id = s.retry_of
 WHERE s.retry_of = ANY(:jobs::uuid[]);
 
 -- @detached
--- Those that stand nowhere, the token and id of their last run, and the last place in their queue,
--- for their own is lost.
+-- Jobs in no state table, with the token and id of their last run, and the position after the last
+-- one of their queue, because their own is lost.
 SELECT
   j.id,
   coalesce(r.token, 0),
@@ -85,7 +85,8 @@ WHERE j.id = ANY(:jobs::uuid[])
   AND (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NULL;
 
 -- @close
--- Looked up and then found by their place, as in `finish`; they are locked, so nobody moves them.
+-- Looked up by key and deleted by ctid, as in `finish.plain`; the rows are locked, so their ctid
+-- does not change.
 WITH asked AS MATERIALIZED (
   SELECT c.*, l.place
   FROM unnest(
@@ -120,7 +121,7 @@ SELECT
 FROM closed AS c;
 
 -- @close_missing
--- Nobody's (0), and over as soon as it began.
+-- A run of the unknown worker (0) that starts and ends now.
 INSERT INTO outlast.runs (
   job, token, run_id, status, reason, worker, started_at, finished_at, error
 )
@@ -131,7 +132,7 @@ FROM unnest(
 ) AS c (job, token, run_id, status, reason, error);
 
 -- @requeue
--- Without its start deadline: it has started in time.
+-- Without a start deadline: the job has started in time.
 INSERT INTO outlast.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
   token, failures, losses, member_group_id, active
@@ -159,7 +160,7 @@ JOIN outlast.jobs AS j ON j.id = c.job
 ORDER BY c.n;
 
 -- @queue_successors
--- In a `position` queue, whose lock is held, each goes behind the last waiting one of its priority.
+-- In a `position` queue, whose lock is held, each goes after the last waiting job of its priority.
 INSERT INTO outlast.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
   token, failures, losses, member_group_id, active
@@ -209,7 +210,7 @@ FROM unnest(
 );
 
 -- @dead_letter
--- The one exception to "terminal stays terminal": recovery declares a failed chain job dead.
+-- The one change of a final state: recovery marks a failed chain job as dead letter.
 UPDATE outlast.ends AS e
 SET state = c.state, reason = c.reason
 FROM unnest(:jobs::uuid[], :states::text[], :reasons::text[]) AS c (job, state, reason)
@@ -228,7 +229,7 @@ FROM unnest(
 ORDER BY c.n;
 
 -- @recorded
--- Which changes are on record exactly as they were asked for.
+-- The changes that are on record exactly as requested.
 SELECT c.n
 FROM unnest(:jobs::uuid[], :tokens::integer[], :runs::text[], :states::text[])
   WITH ORDINALITY AS c (job, token, run, state, n)

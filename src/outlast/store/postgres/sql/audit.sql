@@ -2,8 +2,8 @@
 SELECT count(*) FROM outlast.jobs;
 
 -- @jobs
--- One statement, so that a page is one moment. Params and results are looked at and left there.
--- A column of type json holds nothing else.
+-- One statement, so that a page is one snapshot. Params and results are not returned. A json column
+-- holds valid JSON.
 SELECT
   j.seq, j.id, j.delivery, j.queue, j.created_at, true,
   w.job, w.state, w.token, w.failures, w.losses,
@@ -66,8 +66,8 @@ LEFT JOIN outlast.groups AS g ON g.id = j.member_group_id
 ORDER BY j.seq;
 
 -- @orphans
--- Rows of jobs that are gone: through everything there is, on purpose. Each kind by itself, or
--- many of one would hide the others.
+-- Rows of jobs that do not exist: a scan of all tables. A limit per kind, so that many of one kind
+-- do not hide the others.
 (
   SELECT 'run', json_build_array('runs job=' || x.job || ' token=' || x.token)::text, '', NULL
   FROM outlast.runs AS x
@@ -111,8 +111,8 @@ UNION ALL
 );
 
 -- @keys
--- An active key names the root of a chain whose last job has not ended. Other keys and slots
--- outlive their job; while it is there, it is a root.
+-- An active key references the root of a chain whose last job has not ended. Other keys and slots
+-- stay after their job; while it is stored, it is a root.
 (
   SELECT
     CASE WHEN j.id IS NULL THEN 'key' ELSE 'key_of_ended' END,
@@ -150,7 +150,7 @@ UNION ALL
 );
 
 -- @slots
--- Whoever was made for a slot holds it, and then nobody else does.
+-- A job with a slot has the row of that slot.
 SELECT 'slot', json_build_array('jobs id=' || j.id)::text, j.name, j.id
 FROM outlast.jobs AS j
 WHERE j.slot_at IS NOT NULL AND j.root IS NULL
@@ -160,8 +160,7 @@ WHERE j.slot_at IS NOT NULL AND j.root IS NULL
 LIMIT :limit::bigint;
 
 -- @doubles
--- What may be there once: an active reservation (one without an end) of a queue, an open `once`
--- run of a name.
+-- What may exist once: an active reservation of a queue, an open `once` run of a name.
 (
   SELECT 'reserved_twice', json_agg('reservations id=' || x.id)::text, x.queue, NULL
   FROM outlast.reservations AS x
@@ -181,9 +180,9 @@ UNION ALL
 );
 
 -- @turns
--- Live members only. In a sequential group one at a time is in play, and those before it are over;
--- a chain keeps the place of its root. A sealed group that does not close has somebody in play for
--- as long as anybody is blocked.
+-- Live members only. In a sequential group one member at a time is in play, and those before it
+-- have ended; a chain has the place of its root. A sealed group that is not closing has a member in
+-- play while another one is blocked.
 WITH
   live (member_group_id, first, row, in_play) AS (
     SELECT w.member_group_id, coalesce(r.seq, j.seq), 'waiting job=' || w.job, w.state <> 'blocked'

@@ -1,6 +1,6 @@
 -- @server_identity
--- Which server, database and schema a connection is to, as none but that very one can say, and how
--- its owner would call it. Reading the catalogue needs no rights and raises nothing.
+-- What identifies the server, database and schema of a connection, and its description. Catalog
+-- reads need no privilege and raise no error.
 SELECT
   format(
     '%s %s %s',
@@ -18,5 +18,5 @@ SELECT
   );
 
 -- @notify
--- Heard by idle workers when the caller commits.
+-- Sent to idle workers when the caller commits.
 SELECT pg_notify(:channel::text, :text::text);

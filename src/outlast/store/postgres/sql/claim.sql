@@ -1,15 +1,15 @@
 -- @backlog
--- What stands before a claim, and the claim itself if nothing does: one statement, so that leaving
--- `waiting` and the open run are one commit. It always answers one row. Each type's own index range
--- gives its first few. Where there are several types, how many of each is found without locking, so
--- that nobody else has to pass over jobs that are not taken here after all; at least one of each is
--- looked at, since the ones counted may be in somebody else's hands by now. Beyond :limit only
--- prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type. :gated says
--- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
--- A floor is the place up to which this worker has taken everything: it is passed over, and with it
--- the dead rows below, but for those of a higher priority; of one that only prefetches (:limit is 0),
--- all that may be prefetched. Where the look took more than :slow seconds, how far it came is
--- answered, and in any case how long it and all the rest took.
+-- The queue gate, and the claim itself if the gate is open: one statement, so that the waiting row
+-- is deleted and the run opened in one commit. It always returns one row. Each type has its own
+-- index range. With several types, the number of jobs per type is first counted without locks, so
+-- that no job is locked that is not claimed; at least one job of each type is locked, because the
+-- counted ones may be claimed meanwhile. Beyond :limit only prefetchable jobs (`lease`, never lost)
+-- are claimed, hence two ranges per type. :gated means that the caller holds the queue's lock and
+-- has checked the gate; :only is the job of the reservation. A floor is the claim order up to which
+-- this worker has claimed everything: the scan skips it with its dead rows, except for higher
+-- priorities. With :limit 0 the floor covers prefetchable jobs only. If the scan took more than
+-- :slow seconds, the last claim orders are returned; the durations of the scan and of the statement
+-- always are.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -32,9 +32,9 @@ WITH gate AS MATERIALIZED (
   WHERE CASE
     WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
-  END  -- who is being moved takes nothing
+  END  -- a store in transfer accepts no claims
 ),
-door AS MATERIALIZED (
+open_gate AS MATERIALIZED (
   SELECT g.now, g.worker
   FROM gate AS g
   WHERE g.worker IS NOT NULL
@@ -45,7 +45,7 @@ door AS MATERIALIZED (
 ),
 ranges AS MATERIALIZED (
   SELECT t.type, s.low, s.high, d.now
-  FROM door AS d
+  FROM open_gate AS d
   CROSS JOIN unnest(:types::text[], :floors::bytea[]) AS t (type, floor)
   CROSS JOIN LATERAL (
     VALUES (''::bytea, substr(t.floor, 1, 2)), (t.floor, '\xffffffffffffffffffffffff'::bytea)
@@ -119,7 +119,7 @@ lanes AS MATERIALIZED (
       WHEN cardinality(:types::text[]) = 1 THEN :prefetch::bigint
       ELSE greatest(coalesce(s.more, 0), least(1, :prefetch::bigint))
     END AS more
-  FROM door AS d
+  FROM open_gate AS d
   CROSS JOIN unnest(:types::text[], :floors::bytea[]) AS t (type, floor)
   LEFT JOIN shares AS s ON s.type = t.type
   WHERE :only::uuid IS NULL
@@ -193,7 +193,7 @@ found AS MATERIALIZED (
 ),
 held AS MATERIALIZED (
   SELECT w.ctid AS at
-  FROM door AS d
+  FROM open_gate AS d
   CROSS JOIN outlast.waiting AS w
   WHERE w.job = :only::uuid AND w.state = 'queued' AND w.type = ANY(:types::text[])
     AND (w.start_deadline IS NULL OR w.start_deadline >= d.now)
@@ -205,9 +205,9 @@ held AS MATERIALIZED (
     )
   FOR UPDATE OF w SKIP LOCKED
 ),
-left_behind AS (
+claimed AS (
   DELETE FROM outlast.waiting
-  WHERE (SELECT count(*) FROM found) >= 0  -- so that the time is taken before anything is written
+  WHERE (SELECT count(*) FROM found) >= 0  -- the scan is timed before the first write
     AND ctid = ANY(
     CASE
       WHEN :only::uuid IS NOT NULL THEN ARRAY(SELECT at FROM held)
@@ -245,8 +245,8 @@ opened AS (
       WHEN b.member_group_id IS NULL THEN true
       ELSE coalesce((SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.member_group_id), false)
     END
-  FROM left_behind AS b
-  CROSS JOIN door AS d
+  FROM claimed AS b
+  CROSS JOIN open_gate AS d
   RETURNING job, run_id, token, delivery, failures, losses
 )
 SELECT
@@ -278,9 +278,9 @@ CROSS JOIN (
 ) AS c;
 
 -- @small
--- The same for a queue without a backlog, where a claim takes all there is and a plan for every case
--- would take longer to set up than to carry out: one look at each type, nothing beyond :limit. What
--- it locks and leaves, because of several types, is free again at once.
+-- The same for a queue without a backlog, where the plan of the large statement would take longer
+-- to start than to run: one range per type, nothing beyond :limit. With several types it may lock
+-- jobs that it does not claim, until the statement ends.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -303,9 +303,9 @@ WITH gate AS MATERIALIZED (
   WHERE CASE
     WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
-  END  -- who is being moved takes nothing
+  END  -- a store in transfer accepts no claims
 ),
-picked AS MATERIALIZED (
+candidates AS MATERIALIZED (
   SELECT f.at, f.claim_order
   FROM gate AS g
   CROSS JOIN unnest(:types::text[]) AS t (type)
@@ -336,9 +336,9 @@ picked AS MATERIALIZED (
   WHERE g.worker IS NOT NULL
     AND NOT g.is_paused AND g.concurrency IS NULL AND NOT g.is_reserved AND NOT g.is_due
 ),
-left_behind AS (
+claimed AS (
   DELETE FROM outlast.waiting
-  WHERE ctid = ANY(ARRAY(SELECT p.at FROM picked AS p ORDER BY p.claim_order LIMIT :limit::bigint))
+  WHERE ctid = ANY(ARRAY(SELECT p.at FROM candidates AS p ORDER BY p.claim_order LIMIT :limit::bigint))
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
     losses, member_group_id, active, claim_order
 ),
@@ -356,7 +356,7 @@ opened AS (
       WHEN b.member_group_id IS NULL THEN true
       ELSE coalesce((SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.member_group_id), false)
     END
-  FROM left_behind AS b
+  FROM claimed AS b
   CROSS JOIN gate AS g
   RETURNING job, run_id, token, delivery, failures, losses
 )
@@ -384,7 +384,7 @@ CROSS JOIN (
 ) AS c;
 
 -- @promote
--- What another claim promotes at this moment is passed over: it is promoted.
+-- SKIP LOCKED: a job that another claim promotes at this moment is skipped.
 UPDATE outlast.waiting
 SET state = 'queued'
 WHERE ctid = ANY(ARRAY(
@@ -409,7 +409,7 @@ VALUES (:instance::text, :boot::text)
 ON CONFLICT DO NOTHING;
 
 -- @gate
--- What stands before a claim of this queue, asked under its lock; a row in any case.
+-- The gate of a queue, read under its lock; always one row.
 SELECT
   coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now::bigint), false),
   q.concurrency,
@@ -424,7 +424,7 @@ LEFT JOIN outlast.queues AS q ON q.name = :queue::text
 LEFT JOIN outlast.reservations AS r ON r.queue = :queue::text AND r.status = 'active';
 
 -- @opened_by_prefix
--- What claims took whose answer never came: the runs of each are numbered under one prefix.
+-- The runs that claims opened whose reply was lost: all runs of a claim share a prefix.
 SELECT
   o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,
   j.max_attempts, j.slot_at

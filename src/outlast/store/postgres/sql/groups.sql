@@ -1,5 +1,5 @@
--- Whether rows exist is asked by scalar subqueries: `EXISTS` may be turned into a join, or a hash of
--- the whole table, by a plan that was made when it was empty and is kept when it is full.
+-- Scalar subqueries test for rows: `EXISTS` may become a join, or a hash of the whole table, in a
+-- plan that was made while the table was empty and is kept when it is full.
 
 -- @add
 INSERT INTO outlast.groups (id, name, mode, on_failure, total, created_at)
@@ -9,14 +9,14 @@ VALUES (
 ON CONFLICT (id) DO NOTHING;
 
 -- @lock_shared
--- Many may bring members at a time; whoever seals or stops the group waits for them.
+-- FOR SHARE: many transactions may add members at once; seal and stop wait for them.
 SELECT id, sealed_at IS NOT NULL, closing, mode
 FROM outlast.groups
 WHERE id = :id::uuid
 FOR SHARE;
 
 -- @lock
--- Whoever ends a member, seals or stops: one at a time, taken in one order by everybody.
+-- FOR UPDATE, in one order: one transaction at a time ends a member, seals or stops.
 SELECT id, sealed_at IS NOT NULL, closing, mode
 FROM outlast.groups
 WHERE id = ANY(:ids::uuid[])
@@ -66,7 +66,7 @@ WHERE g.id = :id::uuid AND g.closing IS NULL
   );
 
 -- @expire
--- Checked twice: a group that is being sealed meanwhile is waited for, and then is none of these.
+-- Checked again by the UPDATE: a group that is sealed meanwhile is not stopped.
 UPDATE outlast.groups AS g
 SET closing = 'stop', reason = :reason::text
 WHERE g.sealed_at IS NULL AND g.closing IS NULL
@@ -140,7 +140,7 @@ WHERE sealed_at IS NULL AND closing IS NULL
 LIMIT 1;
 
 -- @remaining_members
--- Two index ranges in the order of the page, so that it costs what it shows.
+-- Two index ranges in the order of the page: the cost is that of the page.
 SELECT s.*
 FROM (
   SELECT l.job, l.seq

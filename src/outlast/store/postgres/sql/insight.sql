@@ -28,7 +28,7 @@ FROM outlast.queues
 WHERE name = :queue::text;
 
 -- @open_runs
--- How many there are, and the few that began first.
+-- The number of open runs, and the first three.
 SELECT o.job, k.instance_id, count(*) OVER ()
 FROM outlast.open_runs AS o
 LEFT JOIN outlast.workers AS k ON k.id = o.worker
@@ -48,7 +48,7 @@ LEFT JOIN outlast.workers AS k ON k.id = o.worker
 WHERE o.delivery = 'once' AND o.name = :name::text;
 
 -- @blocking_member
--- The member of its group before it that has not ended; a chain stands where it began.
+-- The unended member before this one in its group; a chain has the place of its root.
 SELECT j.id
 FROM outlast.jobs AS own
 JOIN outlast.groups AS g ON g.id = own.member_group_id AND g.sealed_at IS NOT NULL
@@ -60,8 +60,8 @@ ORDER BY coalesce(r.seq, j.seq) DESC
 LIMIT 1;
 
 -- @ahead
--- As the claim looks: what is due counts as queued, what is too late is passed over, and so is a
--- `once` job whose name runs; of those of one name only the first is taken.
+-- As the claim sees it: a due job counts as queued; a job past its start deadline is skipped, and
+-- so is a `once` job whose name runs. Of several with one name only the first counts.
 WITH ahead AS NOT MATERIALIZED (
   SELECT w.job, w.delivery, w.name, w.claim_order
   FROM outlast.waiting AS w
@@ -92,7 +92,7 @@ SELECT
   (SELECT a.job FROM ahead AS a ORDER BY a.claim_order LIMIT 1);
 
 -- @runs_by_worker
--- What each worker has in hand.
+-- The number of open runs of each worker.
 SELECT k.instance_id, k.boot_id, count(*)
 FROM outlast.open_runs AS o
 JOIN outlast.workers AS k ON k.id = o.worker

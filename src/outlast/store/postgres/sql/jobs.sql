@@ -1,6 +1,6 @@
--- A row is looked up by `LATERAL (… OFFSET 0)` throughout. It keeps the planner from taking the view
--- of a job apart, which has more joins than it reorders and would be read whole before it is joined;
--- and from a plan that goes through a table whole because that was empty when the plan was made.
+-- `LATERAL (... OFFSET 0)` forces one index lookup per row. Without it the planner would flatten
+-- the view of a job, which has more joins than it reorders, and scan tables that were empty when
+-- planned.
 
 -- @get
 SELECT s.*
@@ -8,8 +8,8 @@ FROM unnest(:ids::uuid[]) AS i (id)
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = i.id OFFSET 0) AS s;
 
 -- @peek
--- The order index is by type, so: which types wait, then the first few of each, sorted together
--- with what the next claim would promote before it looks.
+-- The index of the claim order is by type: list the waiting types, then the first jobs of each,
+-- merged with those that the next claim would promote.
 WITH RECURSIVE types (type) AS (
   (
     SELECT w.type
@@ -61,7 +61,7 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = w.job OFFS
 ORDER BY w.claim_order;
 
 -- @find
--- From the newest down, until the page is full. Who stands nowhere has no state to be found by.
+-- From the newest down until the page is full. A detached job matches no state.
 SELECT s.*
 FROM (
   SELECT j.id, j.seq
@@ -84,7 +84,7 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSE
 ORDER BY j.seq DESC;
 
 -- @find_live
--- By where a job stands, so that the cost is that of the few, not of all that were ever stored.
+-- By state table: the cost depends on the matching jobs, not on all stored ones.
 SELECT s.*
 FROM (
   SELECT found.job, found.seq
@@ -165,7 +165,7 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSE
 ORDER BY j.seq DESC;
 
 -- @allow_full_scans
--- For what goes through everything on purpose: read tables in a row, and join them by hashing.
+-- For statements that read whole tables: sequential scans and hash joins.
 SELECT
   set_config('enable_seqscan', 'on', true),
   set_config('enable_hashjoin', 'on', true);

@@ -1,6 +1,6 @@
 -- @due
--- Each part ends at the first row it finds. The locks of workers that hold runs are tried: one that
--- can be had belongs to nobody, and is had until this statement ends.
+-- Each part stops at the first row. The advisory locks of workers with open runs are tried: a lock
+-- that is free belongs to no process. It is held until this statement ends.
 SELECT
   EXISTS (
     SELECT 1 FROM outlast.open_runs
@@ -31,7 +31,8 @@ SELECT
   );
 
 -- @expired_leases
--- All that runs is few; an index of lease ends would cost every claim and every renewal.
+-- A scan of the open runs, which are few; an index on lease_until would cost every claim and
+-- renewal.
 SELECT s.*
 FROM (
   SELECT job, seq, lease_until FROM outlast.open_runs
@@ -43,7 +44,7 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFS
 ORDER BY o.lease_until, o.seq;
 
 -- @missed_start_deadline
--- The state is hidden from the planner, which would otherwise go through all that are queued.
+-- CASE hides the state from the planner, which would otherwise scan all queued jobs.
 SELECT s.*
 FROM (
   SELECT job, seq, start_deadline FROM outlast.waiting
@@ -72,7 +73,7 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFS
 ORDER BY o.seq;
 
 -- @detached
--- The left join over everything, once at every start.
+-- An anti-join over all jobs, once at every start.
 SELECT s.*
 FROM (
   SELECT j.id, j.seq
@@ -102,7 +103,7 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = e.job OFFS
 ORDER BY e.seq;
 
 -- @find_orphans
--- Through every run there is, once at every start.
+-- Reads every run, once at every start.
 SELECT
   r.job, r.token, r.run_id, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
   r.finished_at, r.error, r.result::text, r.exit_code, r.log_path,
@@ -113,7 +114,7 @@ WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job)
 LIMIT :limit::bigint;
 
 -- @remove_orphan
--- Its copy and its end together; nothing where somebody was quicker.
+-- Copy and delete in one statement; no row if another transaction was first.
 WITH gone AS (
   DELETE FROM outlast.runs AS r
   WHERE r.job = :job::uuid AND r.token = :token::integer
@@ -126,8 +127,8 @@ FROM gone AS g
 RETURNING id, at, job, run_id, kind, token, reason, detail, queue;
 
 -- @prunable_chains
--- The chains whose last job ended before that moment, oldest first, by their roots. The rows of their
--- last jobs are locked: nobody brings a successor meanwhile. Who is just doing so is passed over.
+-- Roots of chains whose last job ended before that moment, oldest first. FOR UPDATE keeps a retry
+-- from adding a successor; SKIP LOCKED skips a job that is retried now.
 SELECT coalesce(j.root, j.id)
 FROM (
   SELECT e.job, e.at, e.seq FROM outlast.ends AS e
@@ -154,7 +155,7 @@ CROSS JOIN LATERAL (
 DELETE FROM outlast.reservations WHERE status <> 'active' AND job = ANY(:jobs::uuid[]);
 
 -- @delete_jobs
--- First the jobs, since nothing of a job that is stored may go.
+-- Jobs first: a trigger refuses to delete the records of a stored job.
 DELETE FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]);
 
 -- @delete_runs
@@ -167,13 +168,13 @@ DELETE FROM outlast.ends WHERE job = ANY(:jobs::uuid[]);
 DELETE FROM outlast.events WHERE job = ANY(:jobs::uuid[]);
 
 -- @delete_groups
--- A group goes with the last of its members.
+-- A group is deleted with the last of its members.
 DELETE FROM outlast.groups AS g
 WHERE g.id = ANY(:groups::uuid[])
   AND (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id LIMIT 1) IS NULL;
 
 -- @delete_empty_groups
--- Those that were stopped before they had any.
+-- Groups that were stopped before they had a member.
 DELETE FROM outlast.groups AS g
 WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
   AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id);

@@ -1,9 +1,9 @@
 -- @params
--- A trigger refuses it for a job that was ever claimed.
+-- A trigger refuses it after the first claim of the job.
 UPDATE outlast.jobs SET params = :params::json WHERE id = :job::uuid;
 
 -- @edit
--- With another priority it gets the place of a new job.
+-- With another priority the job gets the position of a new job.
 UPDATE outlast.waiting
 SET
   state = :state::text,
@@ -13,7 +13,7 @@ SET
 WHERE job = :job::uuid;
 
 -- @last
--- The position of a new job: in a `position` queue behind the others of its priority, else none.
+-- The position of a new job: in a `position` queue after the last one of its priority, else 0.
 SELECT coalesce(
   (
     SELECT q.gap + greatest(
@@ -31,7 +31,7 @@ SELECT coalesce(
 );
 
 -- @target
--- Whom it goes beside must still wait, in the same queue and with the same priority.
+-- The target must wait in the same queue with the same priority; FOR UPDATE keeps it there.
 SELECT w.seq
 FROM outlast.waiting AS w
 WHERE w.job = :target::uuid AND w.queue = :queue::text AND w.priority = :priority::smallint
@@ -83,8 +83,8 @@ ORDER BY w.position, w.available_at, w.created_at, w.seq
 LIMIT :limit::bigint;
 
 -- @unplaced
--- Each waiting state has an index of its own; `types` are those that are queued. The first ten
--- bytes of the order are priority and position: from there to the last one is one range of each.
+-- Each waiting state has its own index; `types` are the queued ones. The first ten bytes of the
+-- claim order are priority and position: from there to the last job is one range per type.
 WITH RECURSIVE types (type) AS (
   (
     SELECT w.type
@@ -139,13 +139,13 @@ WHERE u.seq <> :without::bigint
 ORDER BY u.claim_order;
 
 -- @set
--- Positions by id; not joined, see `read.sql`.
+-- By id; a join could be planned as a scan.
 UPDATE outlast.waiting
 SET position = (:positions::jsonb ->> job::text)::bigint
 WHERE job = ANY(:jobs::uuid[]);
 
 -- @normalise
--- A `position` queue: everybody who waits.
+-- A `position` queue: every waiting job.
 UPDATE outlast.waiting AS w
 SET position = p.place
 FROM (
@@ -158,7 +158,7 @@ FROM (
 WHERE w.job = p.job AND w.position <> p.place;
 
 -- @normalise_placed
--- A `scheduled` queue: those that were put somewhere, on their side of 0.
+-- A `scheduled` queue: the moved jobs, on their side of 0.
 UPDATE outlast.waiting AS w
 SET position = p.place
 FROM (

@@ -4,7 +4,7 @@ FROM outlast.reservations
 WHERE queue = :queue::text AND status = 'active';
 
 -- @move_to_front
--- Before all others of its priority, and before those without a position.
+-- Before all other jobs of its priority, with or without a position.
 UPDATE outlast.waiting
 SET position = least(
   0,
@@ -33,7 +33,7 @@ SET span = :span::bigint, until = :mono::bigint + :span::bigint,
 WHERE id = :id::uuid AND status = 'active';
 
 -- @release_claimed
--- The claim of its job takes the next place, and no more.
+-- Releases the reservation of a queue whose job was claimed.
 UPDATE outlast.reservations
 SET status = 'released', ended_at = :now::bigint
 WHERE queue = :queue::text AND status = 'active';
@@ -49,8 +49,8 @@ WHERE r.job = e.job AND r.status = 'active'
 RETURNING r.queue;
 
 -- @stale_queues
--- Active ones that hold a queue for nothing: their job has ended, or is gone; or was taken, waits
--- again, and nobody has renewed them in time.
+-- Queues of active reservations without a purpose: the job ended or is gone, or it was claimed,
+-- waits again, and the reservation was not extended in time.
 SELECT r.queue
 FROM (SELECT * FROM outlast.reservations AS a WHERE a.status = 'active' OFFSET 0) AS r
 WHERE (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job) IS NULL
@@ -90,7 +90,7 @@ ORDER BY seq DESC
 LIMIT :limit::bigint;
 
 -- @all_active
--- By the index of those alone: there may be many that ended.
+-- OFFSET 0 forces the partial index of active reservations: there may be many ended ones.
 SELECT id, queue, job, caller, request, status, reason, reserved_at, expires_at, ended_at
 FROM (SELECT * FROM outlast.reservations AS a WHERE a.status = 'active' OFFSET 0) AS r
 ORDER BY seq DESC

@@ -1,8 +1,8 @@
--- The fence (the open run must bear exactly this token) is hidden from the planner, and the runs are
--- asked for by their ids: a plan that was made when nothing ran would join them the slow way.
+-- CASE hides the fence (the open run must have exactly this token) from the planner, and runs are
+-- read by id: a plan made while nothing ran would join them by a scan.
 
 -- @renew
--- With a direct job's lease its hold on the queue is renewed.
+-- Renewing the lease of a direct job extends its reservation.
 WITH clock AS MATERIALIZED (
   SELECT
     coalesce(:now::bigint, outlast.micros()) AS now,
@@ -46,7 +46,7 @@ WHERE o.job = ANY(:jobs::uuid[])
 RETURNING o.job, o.token;
 
 -- @attach_open
--- Appended as text: what was there stays as it was, to the letter.
+-- Appended as text: the existing JSON is not rewritten.
 UPDATE outlast.open_runs
 SET artifacts = CASE
   WHEN artifacts IS NULL THEN :artifacts::text::json
@@ -55,7 +55,7 @@ END
 WHERE job = :job::uuid AND token = :token::integer;
 
 -- @attach_closed
--- Only to the job's latest run: a former holder has nothing more to say.
+-- Only to the latest run of the job: an earlier holder is refused.
 UPDATE outlast.runs
 SET artifacts = CASE
   WHEN artifacts IS NULL THEN :artifacts::text::json
@@ -105,7 +105,7 @@ WHERE e.job IS NULL
 ORDER BY e.id;
 
 -- @stream
--- Only what no transaction under way can still add to: see the ids of the events.
+-- Only events below the oldest open transaction, to which none can be added: see the ids of events.
 SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM outlast.events AS e
 WHERE e.id > :after::bigint

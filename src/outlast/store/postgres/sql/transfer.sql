@@ -1,5 +1,5 @@
--- Reading everything, by key, and writing it anew. Rows are written in the steps that their store took
--- itself, so that every trigger agrees.
+-- Pages of all rows by key, and their load. Rows are written in the order in which their store
+-- wrote them, so that no trigger refuses them.
 
 -- @queues
 SELECT name, ordering, gap, concurrency, paused_at, pause_reason, resume_at
@@ -91,7 +91,7 @@ ORDER BY seq
 LIMIT :limit::bigint;
 
 -- @counters
--- The last numbers that were given. Of events, those that are there: an id is no number alone.
+-- The last numbers given. For events, the highest stored id: it is not a plain counter.
 SELECT c.name, c.last
 FROM (
   SELECT 'events' AS name, coalesce((SELECT max(id) FROM outlast.events), 0) AS last
@@ -152,7 +152,7 @@ SET
   swept = excluded.swept;
 
 -- @delete_groups
--- Not before its members.
+-- Only after its members.
 DELETE FROM outlast.groups AS g
 WHERE g.seq = ANY(ARRAY(SELECT r.seq FROM json_to_recordset(:rows::json) AS r (seq bigint)))
   AND (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id LIMIT 1) IS NULL;
@@ -170,7 +170,7 @@ USING json_to_recordset(:rows::json) AS r (scope text, key text, bucket text)
 WHERE k.scope = r.scope AND k.key = r.key AND k.bucket = r.bucket;
 
 -- @claim_slots
--- One that was answered without a job was run by hand since.
+-- A slot without a job was run manually since.
 UPDATE outlast.slots AS s
 SET
   outcome = 'manual',
@@ -202,7 +202,7 @@ FROM json_to_recordset(:rows::json) AS r (series text, slot_at bigint, outcome t
 WHERE s.series = r.series AND s.slot_at = r.slot_at AND s.outcome <> r.outcome;
 
 -- @delete_conflicting_schedules
--- A name may be another one's by now.
+-- A name may belong to another schedule by now.
 DELETE FROM outlast.schedules AS s
 USING json_to_recordset(:rows::json) AS r (id uuid, name text)
 WHERE s.id = r.id OR s.name = r.name;
@@ -315,7 +315,7 @@ WHERE r.state NOT IN ('blocked', 'scheduled', 'queued', 'retry_wait')
 ON CONFLICT (job) DO NOTHING;
 
 -- @end_deleted_jobs
--- What is deleted must have ended.
+-- A trigger allows the deletion of ended jobs only.
 INSERT INTO outlast.ends (
   job, seq, state, at, queue, priority, position, available_at, token, failures, losses
 )
@@ -331,7 +331,7 @@ WHERE j.seq = r.seq
 RETURNING j.id;
 
 -- @update_runs
--- Artifacts may come late.
+-- Artifacts may be attached after the end of a run.
 UPDATE outlast.runs AS o
 SET artifacts = nullif(r.artifacts, '[]')::json, exit_code = r.exit_code, error = r.error
 FROM json_to_recordset(:rows::json) AS r (
@@ -410,7 +410,7 @@ USING json_to_recordset(:rows::json) AS r (seq bigint)
 WHERE o.seq = r.seq;
 
 -- @raise_counters
--- The numbers that rows bear count too.
+-- Counters also rise to the numbers of stored rows.
 WITH r AS MATERIALIZED (
   SELECT name, last FROM json_to_recordset(:rows::json) AS i (name text, last bigint)
 )

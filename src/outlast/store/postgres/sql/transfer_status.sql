@@ -2,14 +2,15 @@
 SELECT stage, other, transfer_id, until, grace FROM outlast.transfer_status;
 
 -- @lock
--- Of two who lead a store on, one waits.
+-- One change of the transfer status at a time.
 SELECT pg_advisory_xact_lock(hashtextextended('outlast transfer ' || :name::text, 0));
 
 -- @set_lock_timeout
 SELECT set_config('lock_timeout', :millis::text, true);
 
 -- @lock_table
--- Whoever looked at the footing has committed, or looks again: until then nobody begins anything.
+-- ACCESS EXCLUSIVE waits for every transaction that has read the status, and blocks new readers
+-- until the commit.
 LOCK TABLE outlast.transfer_status IN ACCESS EXCLUSIVE MODE;
 
 -- @set

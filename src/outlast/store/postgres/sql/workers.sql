@@ -1,5 +1,5 @@
 -- @register
--- A claim of an earlier moment may have left a row already.
+-- An earlier claim may have added the row.
 INSERT INTO outlast.workers AS k (instance_id, boot_id, started_at, seen_at, alive_until, info)
 VALUES (:instance::text, :boot::text, :now::bigint, :now::bigint, -1, :info::json)
 ON CONFLICT (instance_id, boot_id) DO UPDATE SET
@@ -33,7 +33,7 @@ WHERE started_at IS NOT NULL
 ORDER BY started_at, instance_id, boot_id;
 
 -- @clear_registrations
--- Long stopped, or long silent. The row itself stays while runs point at it.
+-- Stopped long ago, or without a heartbeat. The row stays while runs reference it.
 UPDATE outlast.workers
 SET started_at = NULL, seen_at = NULL, stopped_at = NULL, alive_until = NULL, info = NULL
 WHERE started_at IS NOT NULL
