@@ -71,9 +71,9 @@ async def _round(path: Path, size: int, jobs: int) -> dict[str, float]:
         steps = min(STEPS, jobs)
         await _start(app, noop, counts, mode="sequential")
         taken["in sequence"] = await _timed(steps, lambda: _finish(store, steps, 1))
-        for group in await app.groups(limit=len(counts)):
+        for group in await app.groups.list(limit=len(counts)):
             if not group.is_over:
-                await app.group_handle(group.id).cancel()
+                await app.groups.handle(group.id).cancel()
         groups = await _start(app, noop, counts)
         taken["cancel"] = await _timed(jobs, lambda: _cancel(groups))
         return taken
@@ -92,7 +92,7 @@ def _bound(noop: Noop, jobs: int) -> list[object]:
 async def _start(
     app: Outlast, noop: Noop, counts: Sequence[int], mode: ModeName = "parallel"
 ) -> list[GroupHandle]:
-    return [await app.group((noop.bind(0.0) for _ in range(n)), mode=mode) for n in counts]
+    return [await app.groups.start((noop.bind(0.0) for _ in range(n)), mode=mode) for n in counts]
 
 
 async def _finish(store: SqliteStore, jobs: int, batch: int) -> None:

@@ -56,7 +56,7 @@ async def _lateness(path: Path, jobs: int) -> Sequence[float]:
         loop.cancel()
         rows = [
             row
-            for each in await app.schedules.all()
+            for each in await app.schedules.list()
             for row in await app.store.slots(each.series, limit=1)
         ]
         return sorted((row.actual - row.planned) / timedelta(milliseconds=1) for row in rows)

@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
 def _figures(after: Survived, asked: argparse.Namespace) -> list[list[str]]:
     return [
         ["", "", "asked"],
-        ["jobs, acknowledged", f"{len(after.acknowledged):,}", f"{asked.jobs:,}"],
+        ["jobs, acknowledged", f"{len(after.acknowledged):,}", f"at least {asked.jobs:,}"],
         ["outages", f"{len(after.pauses)}", f"{asked.kills}"],
         ["lost", f"{len(after.lost)}", "0"],
         ["not ended", f"{after.unfinished}", "0"],

@@ -14,38 +14,39 @@ TITLES = {
     "one": "Enqueueing, one by one",
     "bulk": "Enqueueing, many at a time",
     "latency": "Pick-up",
-    "idle": "A worker with nothing to do",
+    "idle": "An idle worker",
     "backlog": "A long queue",
     "finished": "A long history",
-    "churn": "Jobs come and go, and nothing is vacuumed",
-    "held": "The same, with a transaction held open by somebody else",
-    "growth": "Claim and finish by the store's own verbs",
+    "churn": "Churn without vacuum",
+    "held": "Churn while another session keeps a transaction open",
+    "growth": "Claim and finish by the store's own operations",
 }
 METHOD = """\
-Every system runs on the same PostgreSQL server in the same run. Rounds take turns (ours, theirs,
-ours, theirs), each on a fresh database; a cell is the median of the rounds with the least and the
-most beside it. A ratio is taken within a round and then the median, because a shared machine can
-be twice as slow in one minute as in the next: **trust the ratio, not the figure**. Above one means
-that we are better, also where less is more.
+Every system runs on the same PostgreSQL server in the same run. Rounds alternate between the
+systems, each on a fresh database. A cell is the median of the rounds, with the minimum and maximum
+in brackets. A ratio is computed within a round; the cell is the median of these ratios. A shared
+machine can be twice as slow in one minute as in the next: **trust the ratio, not the figure**. A
+ratio above one means that Outlast is better, also where a lower figure is better.
 
 - The server flushes every commit (`fsync` and `synchronous_commit` are on) and shares the machine
-  with whoever asks it.
-- A job does nothing but note the time. `outlast` is the embedded worker in one process on uvloop,
-  as the others are; `outlast worker` is the command with its supervisor, its child, and the
-  standard event loop.
-- *Drain*: from the start of the first handler until the store has nothing left that is not
-  finished. Enqueued beforehand; `VACUUM (ANALYZE)` and `CHECKPOINT` before the clock runs.
-- *Pick-up*: from the call that enqueues, in one process, to the start of the handler in another one
-  that is idle; a job each 25 ms.
-- *A long queue*: the first jobs of a queue with just those, and of one with very many more.
-- *Kept*: a system's rate under the burden named, over its own rate without.
-- *Idle*: after a few jobs; memory is the proportional share (PSS) of all its processes, statements
-  are counted in the server's log.
-- pgqueuer takes 500 jobs at a time, its best here; its default of 10 is about five times slower.
-  procrastinate runs 30 at a time and is given a tenth of the jobs, because a measurement would
+  with its clients.
+- A job only records the time. `outlast` is the embedded worker in one process on uvloop, like the
+  peers; `outlast worker` is the command with its supervisor, its child process and the standard
+  event loop.
+- *Drain*: from the start of the first handler until every job in the store is finished. Jobs are
+  enqueued beforehand; `VACUUM (ANALYZE)` and `CHECKPOINT` run before the clock starts.
+- *Pick-up*: from the enqueue call in one process to the start of the handler in another, idle
+  process; one job every 25 ms.
+- *A long queue*: the first jobs of a queue with only those jobs, and of one with many more.
+- *Kept*: a system's rate under the named load, divided by its own rate without it.
+- *Idle*: after a few jobs. Memory is the proportional share (PSS) of all processes; statements are
+  counted in the server's log.
+- pgqueuer claims 500 jobs at a time, its best setting here; its default of 10 is about five times
+  slower. procrastinate runs 30 at a time and gets a tenth of the jobs, because a measurement would
   otherwise take an hour; its rate is the same.
-- They do not promise the same. We keep every job, run and end; pgqueuer keeps a line of log per
-  state, procrastinate the job. Only we fence: a worker that lost its lease cannot write a result.
+- The systems do not promise the same. Outlast keeps every job, run and end; pgqueuer keeps a log
+  line per state, procrastinate the job. Only Outlast fences: a worker that lost its lease cannot
+  write a result.
 """
 
 
@@ -72,19 +73,19 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     everything = [Row.from_dict(each) for rows in found["rows"].values() for each in rows]
     yield "# Benchmarks"
     yield ""
-    yield "Outlast on PostgreSQL beside pgqueuer and procrastinate. This page is the output of"
-    yield f'`make bench ARGS="postgres --markdown docs/benchmarks.md"` of {machine["date"]}:'
+    yield "Outlast on PostgreSQL, with pgqueuer and procrastinate. This page is the output of"
+    yield f'`make bench ARGS="postgres --markdown docs/benchmarks.md"` on {machine["date"]}:'
     yield ""
     yield from _facts(machine)
     for what, rows in found["rows"].items():
         yield from ["", f"## {TITLES[what]}", ""]
         yield from _grid(_with_head([Row.from_dict(each) for each in rows]))
-    yield from ["", "## Where others are better", "", *_losses(everything)]
+    yield from ["", "## Where peers are better", "", *_losses(everything)]
     yield from ["", "## How it was measured", "", METHOD.rstrip()]
-    yield from ["", "## Further peers, taken earlier", ""]
-    yield f"Jobs a second, {recorded.DATE}, {recorded.WHERE};"
-    yield "one after the other, not beside us: differences under a third mean nothing, and stores"
-    yield "are not to be compared."
+    yield from ["", "## Further peers, measured earlier", ""]
+    yield f"Jobs per second, {recorded.DATE}, {recorded.WHERE}."
+    yield "The peers ran one after the other, not in the same run as Outlast. Differences under a"
+    yield "third mean nothing, and figures of different stores are not comparable."
     yield ""
     yield from _grid([list(recorded.HEAD), *map(list, recorded.FIGURES)])
 
@@ -92,7 +93,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 def _facts(machine: dict[str, Any]) -> Iterator[str]:
     own = {"PostgreSQL": machine["postgresql"], "Python": machine["python"], **machine["versions"]}
     yield f"- {', '.join(f'{name} {number}' for name, number in own.items())}"
-    yield f"- {machine['cores']} cores for everything; a flush takes {machine['flush, us']} us"
+    yield f"- {machine['cores']} cores in all; a flush takes {machine['flush, us']} us"
     loads = f"{machine['load before']} before, {machine['load afterwards']} afterwards"
     yield f"- load {loads}; rounds: {machine['rounds']}"
 
@@ -106,7 +107,7 @@ def _losses(rows: Sequence[Row]) -> Iterator[str]:
         figures = f"{_middle(theirs, row)} against our {_middle(ours, row)} {row.unit}"
         yield f"- {row.label}: {peer} has {figures} ({1 / ratio.middle:.2f}x)"
     if not found:
-        yield "In none of the figures of this run."
+        yield "None in this run."
 
 
 def _with_head(rows: Sequence[Row]) -> list[list[str]]:

@@ -56,7 +56,7 @@ async def _make_a_brief(folder: Path, worker: subprocess.Popen[str]) -> None:
     """Ask for a slot of each job, as the web does; the worker runs them. Then look."""
     desk = Desk(folder / DESK_FILE)
     async with Counter(f"sqlite:///{folder / JOBS_FILE}") as counter:
-        while len(await counter.schedules.all()) < len(RULES):
+        while len(await counter.schedules.list()) < len(RULES):
             if worker.poll() is not None:
                 sys.exit(f"the worker left with {worker.returncode}; {folder}/worker.log says why")
             await asyncio.sleep(0.05)  # nobody tells when it has started

@@ -38,7 +38,7 @@ async def slots(counter: Counter, _: Desk) -> Sequence[Row]:
             "answered_at": stamp(slot.actual),
             "job_id": slot.job_id,
         }
-        for each in await counter.schedules.all()
+        for each in await counter.schedules.list()
         for slot in await counter.schedules.history(each.name, limit=MOST)
     ]
     return sorted(found, key=lambda row: (row["scheduled_for"], row["job_name"]), reverse=True)

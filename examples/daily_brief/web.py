@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 from wsgiref.simple_server import WSGIServer, make_server
 
-from outlast import InvalidSchedule, OperatorError, Outlast, SlotTaken, Sync, UnknownSchedule
+from outlast import InvalidSchedule, OperatorError, Outlast, ScheduleNotFound, SlotTaken, Sync
 from outlast.clock import Clock, SystemClock
 
 from . import edition, ledger, page
@@ -139,7 +139,7 @@ class Web:
         rows = ledger.latest(self.desk, RUNS)
         schedules = [
             (schedule, wait(counter.schedules.history(schedule.name, limit=SLOTS)))
-            for schedule in wait(counter.schedules.all())
+            for schedule in wait(counter.schedules.list())
         ]
         return Answer(HTTPStatus.OK, page.runs(rows, schedules, self._clock.now()))
 
@@ -150,7 +150,7 @@ class Web:
         counter, wait = self._process()
         try:
             wait(counter.schedules.run(name, slot))
-        except UnknownSchedule as error:
+        except ScheduleNotFound as error:
             raise _say(HTTPStatus.NOT_FOUND, str(error)) from error
         except SlotTaken as error:
             raise _say(HTTPStatus.CONFLICT, str(error)) from error

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 from outlast import Job
 from outlast.core.delivery import Delivery
-from outlast.core.run import NOBODY, RunRecord
+from outlast.core.run import UNKNOWN_HOLDER, RunRecord
 from outlast.core.state import Loss, RunStatus
 
 STARTUP_RECOVERY: Final = "worker_startup_recovery"
@@ -48,7 +48,7 @@ def run_row(job: Job, run: RunRecord) -> JobRunRow:
         started_at=run.started_at,
         finished_at=run.finished_at,
         status=status(run),
-        worker_instance=None if run.holder == NOBODY.instance_id else run.holder,
+        worker_instance=None if run.holder == UNKNOWN_HOLDER.instance_id else run.holder,
         error_message=error(run),
     )
 

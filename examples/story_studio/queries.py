@@ -42,7 +42,7 @@ async def direct_reservations(studio: Studio) -> list[Row]:
 
 async def templates(studio: Studio) -> list[Row]:
     """Every template, by name."""
-    return [asdict(template_row(each)) for each in await studio.app.templates.all()]
+    return [asdict(template_row(each)) for each in await studio.app.templates.list()]
 
 
 async def order(studio: Studio) -> list[Row]:
@@ -86,7 +86,7 @@ async def without_run(studio: Studio) -> list[Row]:
 
 
 async def _waiting(studio: Studio, limit: int) -> list[Row]:
-    return [asdict(job_row(job)) for job in await studio.app.next_jobs(QUEUE, limit)]
+    return [asdict(job_row(job)) for job in await studio.app.queues.next_jobs(QUEUE, limit)]
 
 
 async def _reservations(studio: Studio, *, active_only: bool) -> list[Row]:

@@ -26,7 +26,7 @@ Pages = Annotated[int, Field(ge=1, le=20)]
 class Studio:
     """The app of one folder, with its job types: `await Studio(folder).story.enqueue("…")`.
 
-    Each job executes at most once (`chain`): what fails, or runs while its worker dies, goes on
+    Each job executes at most once (`linked`): what fails, or runs while its worker dies, goes on
     as a new job with `retry_of`, three times at most. One job runs at a time, in the order of the
     queue. The folder has `studio.db`, `notes/`, `stories/` and `logs/`.
     """
@@ -39,15 +39,15 @@ class Studio:
             reservation=RESERVATION,
         )
         a_command = self.app.job(
-            name="story", delivery="chain", queue=QUEUE, retry=AT_ONCE, executor="command"
+            name="story", delivery="linked", queue=QUEUE, retry=AT_ONCE, executor="command"
         )
         self.story: Final = a_command(self._story)
-        a_function = self.app.job(name="research", delivery="chain", queue=QUEUE, retry=AT_ONCE)
+        a_function = self.app.job(name="research", delivery="linked", queue=QUEUE, retry=AT_ONCE)
         self.research: Final = a_function(self._research)
 
     async def prepare(self) -> Queue:
         """Set the queue as S1 has it; doing it again changes nothing."""
-        return await self.app.set_queue(QUEUE, ordering="position", concurrency=1, gap=GAP)
+        return await self.app.queues.save(QUEUE, ordering="position", concurrency=1, gap=GAP)
 
     def notes(self, topic: str) -> Path:
         """Where the research on a topic is, once it is done."""

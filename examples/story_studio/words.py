@@ -128,8 +128,8 @@ def job_row(job: Job) -> JobRow:
 
 def job_status(job: Job) -> JobStatus:
     """Only dispatching and cancelling change it; ending does not."""
-    if job.delivery is not Delivery.CHAIN:
-        raise ValueError(f"job {job.id} is delivered {job.delivery}; S1 has words for chain alone")
+    if job.delivery is not Delivery.LINKED:
+        raise ValueError(f"job {job.id} is delivered {job.delivery}; S1 has words for linked alone")
     match job.state:
         case State.NEW | State.BLOCKED | State.SCHEDULED | State.QUEUED:
             return JobStatus.QUEUED

@@ -1,6 +1,6 @@
 """Outlast: durable background jobs and schedules.
 
-Each name is loaded when it is first asked for, so that a command that needs none starts at once.
+Names are imported on first use, so that `import outlast` is cheap.
 """
 
 import importlib as _importlib
@@ -22,9 +22,13 @@ if _typing.TYPE_CHECKING:
     from outlast.core.template import Template
     from outlast.errors import (
         CallerError,
+        ClockSkewTooLarge,
         CommandFailed,
+        ConfigurationError,
         DuplicateJob,
+        ForeignStore,
         GroupNotFound,
+        InvalidArgument,
         InvalidGroup,
         InvalidJob,
         InvalidParams,
@@ -41,15 +45,26 @@ if _typing.TYPE_CHECKING:
         QueueBusy,
         RunError,
         ScheduleChanged,
+        ScheduleNotFound,
+        SchemaTooNew,
         SlotTaken,
         StopRequested,
+        StoreBusy,
+        StoreClosed,
+        StoreCorrupt,
+        StoreFull,
+        StoreMissing,
+        StoreMoved,
+        StoreReadOnly,
+        StoreSealed,
+        StoreUnavailable,
         SyncMisused,
         TemplateChanged,
+        TemplateNotFound,
+        TransactionTimeout,
         TransientError,
         TransitionRefused,
-        UnknownSchedule,
-        UnknownTemplate,
-        UnknownType,
+        TypeNotFound,
         WaitTimeout,
     )
     from outlast.jobs.enqueue_many import PartialEnqueueError
@@ -67,15 +82,19 @@ __all__ = [
     "Bound",
     "CallerError",
     "Cancel",
+    "ClockSkewTooLarge",
     "Command",
     "CommandFailed",
+    "ConfigurationError",
     "DuplicateJob",
     "Failure",
+    "ForeignStore",
     "Group",
     "GroupHandle",
     "GroupNotFound",
     "GroupState",
     "Handle",
+    "InvalidArgument",
     "InvalidGroup",
     "InvalidJob",
     "InvalidParams",
@@ -102,6 +121,8 @@ __all__ = [
     "RunError",
     "Schedule",
     "ScheduleChanged",
+    "ScheduleNotFound",
+    "SchemaTooNew",
     "Settings",
     "Skip",
     "Slot",
@@ -111,20 +132,29 @@ __all__ = [
     "Snooze",
     "State",
     "StopRequested",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreFull",
+    "StoreMissing",
+    "StoreMoved",
+    "StoreReadOnly",
+    "StoreSealed",
+    "StoreUnavailable",
     "Sync",
     "SyncMisused",
     "Template",
     "TemplateChanged",
+    "TemplateNotFound",
+    "TransactionTimeout",
     "TransientError",
     "TransitionRefused",
-    "UnknownSchedule",
-    "UnknownTemplate",
-    "UnknownType",
+    "TypeNotFound",
     "WaitTimeout",
     "__version__",
 ]
 
-_AT: _typing.Final = {
+_NAMES_BY_MODULE: _typing.Final = {
     "outlast.app": ("Outlast",),
     "outlast.config": ("Settings",),
     "outlast.run_context": ("Run",),
@@ -156,10 +186,13 @@ _AT: _typing.Final = {
     "outlast.core.template": ("Template",),
     "outlast.errors": (
         "CallerError",
+        "ClockSkewTooLarge",
         "CommandFailed",
+        "ConfigurationError",
         "DuplicateJob",
+        "ForeignStore",
         "GroupNotFound",
-        "OutlastError",
+        "InvalidArgument",
         "InvalidGroup",
         "InvalidJob",
         "InvalidParams",
@@ -170,20 +203,32 @@ _AT: _typing.Final = {
         "LeaseLost",
         "NoWorkerAvailable",
         "OperatorError",
+        "OutlastError",
         "PayloadTooLarge",
         "PermanentError",
         "QueueBusy",
         "RunError",
         "ScheduleChanged",
+        "ScheduleNotFound",
+        "SchemaTooNew",
         "SlotTaken",
         "StopRequested",
+        "StoreBusy",
+        "StoreClosed",
+        "StoreCorrupt",
+        "StoreFull",
+        "StoreMissing",
+        "StoreMoved",
+        "StoreReadOnly",
+        "StoreSealed",
+        "StoreUnavailable",
         "SyncMisused",
         "TemplateChanged",
+        "TemplateNotFound",
+        "TransactionTimeout",
         "TransientError",
         "TransitionRefused",
-        "UnknownSchedule",
-        "UnknownTemplate",
-        "UnknownType",
+        "TypeNotFound",
         "WaitTimeout",
     ),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
@@ -196,15 +241,17 @@ _AT: _typing.Final = {
     "outlast.store.contract.queues": ("Queue",),
     "outlast.sync": ("Sync",),
 }
-"""Where each of them is."""
+"""The module of each public name."""
 
-_WHERE: _typing.Final = {name: module for module, names in _AT.items() for name in names}
+_MODULE_BY_NAME: _typing.Final = {
+    name: module for module, names in _NAMES_BY_MODULE.items() for name in names
+}
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name not in _WHERE:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_importlib.import_module(_WHERE[name]), name)
+    value = globals()[name] = getattr(_importlib.import_module(_MODULE_BY_NAME[name]), name)
     return value
 
 

@@ -1,4 +1,4 @@
-"""`python -m outlast`: the same as the command `outlast`."""
+"""`python -m outlast`: same as the command `outlast`."""
 
 from outlast.cli.main import main
 

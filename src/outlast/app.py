@@ -40,13 +40,12 @@ from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
 from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
 from outlast.jobs.executor_choice import ExecutorName
-from outlast.jobs.groups import GroupHandle, ModeName, OnFailureName, start_group
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import default_name
 from outlast.jobs.jobtype import Bound, JobType
 from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
-from outlast.jobs.templates import Templates
+from outlast.jobs.templates import TemplateManager
 from outlast.run_context import Run
 from outlast.store.contract import HasPollingDefaults, Store
 from outlast.store.open import open_store
@@ -54,10 +53,10 @@ from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
 if TYPE_CHECKING:
-    from outlast.scheduler.plan_builder import Options
+    from outlast.scheduler.plan_builder import ScheduleOptions
     from outlast.scheduler.schedules import ScheduleDeclaration, ScheduleManager
-    from outlast.worker.embedded import Beside, Worker
-    from outlast.worker.engine import Engine
+    from outlast.worker.embedded import BackgroundServices, Worker
+    from outlast.worker.engine import WorkerEngine
     from outlast.worker.lease_table import LeaseTable
 
 P = ParamSpec("P")
@@ -191,25 +190,6 @@ class Outlast(Admin):
         """
         return await enqueue_many.enqueue_many(self._client, bound, tx=tx)
 
-    async def group(
-        self,
-        bound: Iterable[Bound[Any]],
-        *,
-        mode: ModeName = "parallel",
-        on_failure: OnFailureName | None = None,
-        name: str | None = None,
-    ) -> GroupHandle:
-        """Jobs watched together: `await app.group([load.bind(), send.bind()], mode="sequential")`.
-
-        All are checked first, and none runs before all are stored; if one cannot be, none does.
-        `parallel` runs them as workers are free, `sequential` one after the other. When a member
-        fails for good or is cancelled, `on_failure` says what becomes of the others: `continue`
-        (the default of `parallel`), `stop` (of `sequential`): who waits is cancelled and who runs
-        is asked to stop, or `skip`: who waits is skipped. What a worker has taken by then, also to
-        have it ready (`prefetch`), runs. At most 100,000 jobs.
-        """
-        return await start_group(self._client, bound, mode=mode, on_failure=on_failure, name=name)
-
     def worker(
         self,
         *,
@@ -232,16 +212,16 @@ class Outlast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            beside=self._background_services(),
+            background_services=self._background_services(),
             instance_id=instance_id or _instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._watches),
+            failure_sinks=tuple(self._watches),
         )
 
-    def _background_services(self) -> "Beside":
+    def _background_services(self) -> "BackgroundServices":
         """What runs beside the jobs of an embedded worker: the schedules."""
         from outlast.scheduler.loop import run_trigger_loop, sync_declared  # noqa: PLC0415 - same
 
@@ -249,7 +229,7 @@ class Outlast(Admin):
             await sync_declared(self.sync_schedules)
             # Without the lock, whose file would stay beside the database: one file is the promise.
             poll = self.settings.poll
-            await run_trigger_loop(store, self._ids.job, poll, by_turns=False)
+            await run_trigger_loop(store, self._ids.job, poll, use_leader_lock=False)
 
         return trigger
 
@@ -261,22 +241,22 @@ class Outlast(Admin):
         types: Collection[str] | None,
         concurrency: int | None,
         app_address: str,
-    ) -> "Engine":
+    ) -> "WorkerEngine":
         """What takes and runs this app's jobs, for whoever renews their leases elsewhere."""
-        from outlast.worker.engine import Engine  # noqa: PLC0415 - callers may never need one
+        from outlast.worker.engine import WorkerEngine  # noqa: PLC0415 - callers may never need one
 
-        return Engine(
+        return WorkerEngine(
             self._store,
             self.registry,
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            held=held,
+            leases=held,
             queues=self.registry.queues() if queues is None else queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._watches),
+            failure_sinks=tuple(self._watches),
         )
 
     def sync(self) -> Sync:
@@ -284,9 +264,9 @@ class Outlast(Admin):
         return Sync(self._client.open, self.close)
 
     @property
-    def templates(self) -> Templates:
-        """Stored job definitions by name: save, get, all, remove, enqueue."""
-        return Templates(self._client, self.registry)
+    def templates(self) -> TemplateManager:
+        """Stored job definitions by name: get, list, save, remove, enqueue, options."""
+        return TemplateManager(self._client, self.registry)
 
     def schedule(
         self,
@@ -296,7 +276,7 @@ class Outlast(Admin):
         *,
         coalesce: bool,
         misfire_grace: Duration,
-        **options: Unpack["Options"],
+        **options: Unpack["ScheduleOptions"],
     ) -> None:
         """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
 
@@ -318,7 +298,7 @@ class Outlast(Admin):
 
     @property
     def schedules(self) -> "ScheduleManager":
-        """Stored schedules by name: save, edit, pause, resume, next, run, backfill, history."""
+        """Stored schedules by name: get, list, save, edit, remove, pause, resume, run, …."""
         from outlast.scheduler.schedules import ScheduleManager  # noqa: PLC0415 - same
 
         return ScheduleManager(self._client, self.registry)
@@ -335,7 +315,7 @@ class Outlast(Admin):
 
     @contextmanager
     def with_store(self, store: Store, *, ids: Ids | None = None) -> Iterator[None]:
-        """For a block, this app over another store: `with app.using(store): …`, as tests do.
+        """For a block, this app over another store: `with app.with_store(store): …`, as tests do.
 
         Its job types, and the workers made meanwhile, follow; so does every handle, so take none
         across the end of the block. It closes neither store. Blocks may be nested; no other thread

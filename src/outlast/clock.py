@@ -1,4 +1,4 @@
-"""The only place that asks the machine what time it is."""
+"""Wall clock and monotonic clock; no other module reads the time of the machine."""
 
 import subprocess
 import sys
@@ -13,43 +13,48 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """What a store asks: wall time for moments, a monotonic clock for leases."""
+    """The clocks of a store: wall time for timestamps, monotonic time for leases."""
 
     def now(self) -> datetime:
-        """The wall time, aware UTC. An operator may set it, forward or back."""
+        """Return the wall time, aware UTC. An operator may set it forward or back."""
         ...
 
     def monotonic(self) -> int:
-        """Microseconds of a clock that all processes of this machine share and nobody can set."""
+        """Return microseconds of a clock shared by all processes of the machine, never set."""
         ...
 
     def boot_id(self) -> str:
-        """Names the machine's present boot: monotonic readings compare only within one."""
+        """Return the id of the machine's present boot; monotonic times compare only within one."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The machine's clocks."""
 
     def now(self) -> datetime:
+        """Return the wall time, aware UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> int:
+        """Return microseconds of the system's monotonic clock."""
         return time.monotonic_ns() // 1000
 
     def boot_id(self) -> str:
+        """Return the kernel's boot id; "unknown" where there is none."""
         return _boot_id()
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970, exactly: the form in which stores keep moments."""
+    """Return microseconds since 1970, the form in which stores keep times; ValueError if naive."""
     if moment.tzinfo is None:
-        raise ValueError(f"{moment!r} has no time zone; every moment here is aware")
+        raise ValueError(
+            f"{moment!r} has no time zone; use an aware datetime, such as datetime.now(UTC)"
+        )
     return (moment - EPOCH) // MICROSECOND
 
 
 def from_micros(microseconds: int) -> datetime:
-    """The aware UTC moment of `micros`."""
+    """Return the aware UTC time of `microseconds` since 1970."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -60,7 +65,7 @@ def _boot_id() -> str:
         return linux.read_text(encoding="ascii").strip()
     if sys.platform == "darwin":
         sysctl = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-        done = subprocess.run(sysctl, check=True, capture_output=True, text=True)  # noqa: S603 - fixed words
+        done = subprocess.run(sysctl, check=True, capture_output=True, text=True)  # noqa: S603 - fixed arguments
         return done.stdout.strip()
-    # Elsewhere a restart is noticed only because the monotonic clock starts again from zero.
+    # Other systems reveal a restart only by the monotonic clock, which starts again from zero.
     return "unknown"

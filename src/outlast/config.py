@@ -1,4 +1,4 @@
-"""Every setting and its default, checked once."""
+"""Settings with their defaults and validation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -8,22 +8,28 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 from outlast.core.duration import MICROSECOND, Duration, parse_duration
+from outlast.errors import ConfigurationError
 
 RENEWALS_PER_LEASE: Final = 3
-"""A lease must outlive two renewals that failed."""
+"""A lease lasts at least this many renewal intervals, so it survives two failed renewals."""
 
 SHORTEST: Final = timedelta(milliseconds=1)
+"""Shortest interval that can be set."""
+
 SHORTEST_RESERVATION: Final = timedelta(seconds=1)
 LONGEST_RESERVATION: Final = timedelta(hours=1)
-MOST_AT_ONCE: Final = 100_000
+MAX_COUNT: Final = 100_000
+"""Largest number of jobs in a setting."""
 
 TICK: Final = timedelta(seconds=1)
+"""Default of `tick`, unless the store has another (DynamoDB: 5 s)."""
+
 POLL: Final = timedelta(milliseconds=500)
-"""Unless the app says otherwise, or its store (DynamoDB: both 5 s)."""
+"""Default of `poll`, unless the store has another (DynamoDB: 5 s)."""
 
 
 class SettingOptions(TypedDict, total=False):
-    """What `Outlast(url, …)` takes beside its url; see Settings."""
+    """Keyword arguments of `Outlast(url, …)`; see `Settings`."""
 
     lease: Duration
     renew: Duration
@@ -43,26 +49,51 @@ class SettingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Settings:
-    """How long, how often and how many; `Settings(lease="30s", renew="10s")`.
+    """Durations, intervals and limits of an app: `Settings(lease="30s", renew="10s")`.
 
-    A value that cannot work raises ValueError and names the setting.
+    Durations are timedeltas, or text such as "500ms", "15s", "5m" or "1h30m".
+
+    Attributes:
+        lease: How long a lease lasts without a renewal (15 s). Then another worker may reclaim
+            the run. At least three times `renew`.
+        renew: Interval at which a worker renews its leases and sends its heartbeat (5 s).
+        tick: Interval of maintenance: expired leases, missed deadlines, due jobs (1 s, or the
+            store's default).
+        poll: Longest wait for a job that no notification announced (500 ms, or the store's
+            default).
+        grace: How long running jobs may continue after their worker is asked to stop (30 s).
+            The rest are released.
+        max_silence: How long a worker process may send no heartbeat before the watchdog kills
+            it (10 min).
+        transaction: How long `run.transaction()` may hold the store's write lock (5 s).
+        reservation: How long a direct run reserves its queue without a renewal (5 min). From 1 s
+            to 1 h.
+        direct_wait: How long a direct run waits for its queue and for a worker (1 min).
+        retention: How long ended jobs are kept (30 d); None keeps them for ever.
+        prune_batch: Most ended jobs deleted in one pruning step (500).
+        concurrency: Jobs a worker process runs at a time (10).
+        prefetch: Jobs a worker may claim ahead of a free execution slot (1500).
+        logs: Folder for the output of commands, one file per run (`outlast-logs`).
+
+    Raises:
+        ValueError: A value is out of range; the message names the setting.
     """
 
-    lease: timedelta  # how long a worker may be silent before its run is given to another
-    renew: timedelta  # how often a worker renews its leases
-    tick: timedelta  # how often reclaim, misfires and promotion look around
-    poll: timedelta  # how often to look beneath the wake-ups
-    grace: timedelta  # how long running jobs may take to end when their worker stops
-    max_silence: timedelta  # how long a worker's process may show no life before it is ended
-    transaction: timedelta  # how long `run.transaction()` may hold the store's write lock
-    reservation: timedelta  # how long a direct run holds its queue though its caller is silent
-    direct_wait: timedelta  # how long a direct run waits for its queue and for a worker
-    retention: timedelta | None  # how long finished jobs are kept; None keeps them for ever
-    prune_batch: int  # how many finished jobs one pruning step deletes at most
-    concurrency: int  # how many jobs one worker runs at a time
-    prefetch: int  # how many more it may hold ready, so that none waits for the store
-    logs: Path  # the folder for the output of commands, one file per run
-    _unset: frozenset[str] = field(repr=False, compare=False)  # those that a store may choose
+    lease: timedelta
+    renew: timedelta
+    tick: timedelta
+    poll: timedelta
+    grace: timedelta
+    max_silence: timedelta
+    transaction: timedelta
+    reservation: timedelta
+    direct_wait: timedelta
+    retention: timedelta | None
+    prune_batch: int
+    concurrency: int
+    prefetch: int
+    logs: Path
+    _unset: frozenset[str] = field(repr=False, compare=False)  # settings with the store's default
 
     def __init__(
         self,
@@ -82,8 +113,8 @@ class Settings:
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
     ) -> None:
-        left_open = [name for name, span in (("tick", tick), ("poll", poll)) if span is None]
-        object.__setattr__(self, "_unset", frozenset(left_open))
+        unset = [name for name, span in (("tick", tick), ("poll", poll)) if span is None]
+        object.__setattr__(self, "_unset", frozenset(unset))
         tick, poll = TICK if tick is None else tick, POLL if poll is None else poll
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
         for name, span in {
@@ -94,26 +125,26 @@ class Settings:
         }.items():
             object.__setattr__(self, name, _positive(span, what=name))
         object.__setattr__(self, "reservation", _reservation(reservation))
-        object.__setattr__(self, "grace", parse_duration(grace, what="grace"))
-        kept = None if retention is None else parse_duration(retention, what="retention")
-        object.__setattr__(self, "retention", kept)
+        object.__setattr__(self, "grace", _duration(grace, what="grace"))
+        kept_for = None if retention is None else _duration(retention, what="retention")
+        object.__setattr__(self, "retention", kept_for)
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         object.__setattr__(self, "logs", Path(logs))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
-            raise ValueError(
+            raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
-                f"{RENEWALS_PER_LEASE} renewals, so lengthen lease or shorten renew"
+                f"{RENEWALS_PER_LEASE} renewals; lengthen lease or shorten renew"
             )
 
     def dump(self) -> dict[str, Any]:
-        """As JSON can carry them: spans in microseconds, paths as text."""
-        return {name: _plain(getattr(self, name)) for name in _names()}
+        """Return the settings for JSON: durations in microseconds, paths as text."""
+        return {name: _to_json(getattr(self, name)) for name in _names()}
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any]) -> "Settings":
-        """What `dump` gave."""
+        """Return the settings that `dump` encoded."""
         spans = {each.name for each in fields(cls) if "timedelta" in str(each.type)}
         return cls(
             **{
@@ -123,23 +154,23 @@ class Settings:
         )
 
     def with_(self, **changes: Unpack[SettingOptions]) -> "Settings":
-        """These settings with some of them changed."""
-        now: dict[str, Any] = {
+        """Return a copy with some settings changed."""
+        given: dict[str, Any] = {
             name: getattr(self, name) for name in _names() if name not in self._unset
         }
-        return Settings(**{**now, **changes})
+        return Settings(**{**given, **changes})
 
     def with_store_defaults(self, *, poll: timedelta, tick: timedelta) -> "Settings":
-        """These settings with what a store wants, where nobody has said anything else."""
-        wanted: dict[str, Any] = {"poll": poll, "tick": tick}
-        return self.with_(**{name: wanted[name] for name in self._unset})
+        """Return a copy with the store's defaults for settings that were not given."""
+        defaults: dict[str, Any] = {"poll": poll, "tick": tick}
+        return self.with_(**{name: defaults[name] for name in self._unset})
 
 
 def _names() -> list[str]:
     return [each.name for each in fields(Settings) if not each.name.startswith("_")]
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     match value:
         case timedelta():
             return value // MICROSECOND
@@ -149,24 +180,33 @@ def _plain(value: Any) -> Any:
             return value
 
 
+def _duration(value: Duration, *, what: str) -> timedelta:
+    try:
+        return parse_duration(value, what=what)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
 def _positive(value: Duration, *, what: str) -> timedelta:
-    span = parse_duration(value, what=what)
+    span = _duration(value, what=what)
     if span < SHORTEST:
-        raise ValueError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
+        raise ConfigurationError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
     return span
 
 
 def _reservation(value: Duration) -> timedelta:
-    span = parse_duration(value, what="reservation")
+    span = _duration(value, what="reservation")
     if not SHORTEST_RESERVATION <= span <= LONGEST_RESERVATION:
-        raise ValueError(f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"')
+        raise ConfigurationError(
+            f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"'
+        )
     return span
 
 
 def check_count(value: int, *, what: str, least: int = 1) -> int:
-    """`value`, if it can be a number of jobs; ValueError names `what` otherwise."""
+    """Return `value` if it can be a number of jobs; ConfigurationError names `what` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{what} is {value!r:.60}; use a whole number")  # noqa: TRY004 - one kind
-    if not least <= value <= MOST_AT_ONCE:
-        raise ValueError(f"{what} is {value}; it must lie in {least}…{MOST_AT_ONCE:,}")
+        raise ConfigurationError(f"{what} is {value!r:.60}; use a whole number")
+    if not least <= value <= MAX_COUNT:
+        raise ConfigurationError(f"{what} is {value}; it must lie in {least}…{MAX_COUNT:,}")
     return value

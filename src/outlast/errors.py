@@ -2,16 +2,19 @@
 
 OutlastError
 ├── CallerError           the code that called can put it right
-│   ├── InvalidJob            params, names, sizes or settings that cannot be stored
-│   │   ├── InvalidGroup          a group that is empty, too large or has strangers in it
-│   │   ├── InvalidSchedule       a rule of time that cannot be, or settings that do not go together
-│   │   ├── InvalidParams         params that do not fit their type
-│   │   └── PayloadTooLarge       over the size or depth limit
+│   ├── InvalidArgument       a value that the call cannot use
+│   │   ├── ConfigurationError    a store URL or a setting that cannot be used
+│   │   ├── InvalidGroup          a group that is empty, too large or has foreign members
+│   │   ├── InvalidSchedule       a time rule or settings that contradict each other
+│   │   └── InvalidJob            a job that cannot be stored
+│   │       ├── InvalidParams         params that do not match their type
+│   │       ├── PartialEnqueueError   some jobs of `enqueue_many` were refused
+│   │       └── PayloadTooLarge       params or a result over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
-│   ├── UnknownType           a type this process has not registered
-│   ├── UnknownTemplate       no template of that name
+│   ├── TypeNotFound           a type this process has not registered
+│   ├── TemplateNotFound       no template of that name
 │   ├── TemplateChanged       somebody edited the template meanwhile
-│   ├── UnknownSchedule       no schedule of that name
+│   ├── ScheduleNotFound       no schedule of that name
 │   ├── ScheduleChanged       somebody edited the schedule meanwhile
 │   ├── SlotTaken             that slot has run, or cannot run now
 │   ├── SyncMisused           the synchronous bridge cannot be used here, or no longer
@@ -56,15 +59,23 @@ class CallerError(OutlastError):
     """The calling code can put it right."""
 
 
-class InvalidJob(CallerError, ValueError):
+class InvalidArgument(CallerError, ValueError):
+    """A value given to a call or a command cannot be used; nothing was written."""
+
+
+class ConfigurationError(InvalidArgument):
+    """A store URL, a setting or a worker's name cannot be used."""
+
+
+class InvalidJob(InvalidArgument):
     """The job cannot be stored as it was given; nothing was written."""
 
 
-class InvalidGroup(InvalidJob):
+class InvalidGroup(InvalidArgument):
     """The group cannot be stored as it was given; none of its members will run."""
 
 
-class InvalidSchedule(InvalidJob):
+class InvalidSchedule(InvalidArgument):
     """The schedule cannot be kept as it was given; nothing was written."""
 
 
@@ -80,11 +91,11 @@ class InvalidType(CallerError, ValueError):
     """The job type's settings cannot be, or contradict its delivery."""
 
 
-class UnknownType(CallerError, LookupError):
+class TypeNotFound(CallerError, LookupError):
     """This process has not registered that job type."""
 
 
-class UnknownTemplate(CallerError, LookupError):
+class TemplateNotFound(CallerError, LookupError):
     """No template of that name is in the store."""
 
 
@@ -92,7 +103,7 @@ class TemplateChanged(CallerError):
     """The template is no longer what the caller knew; nothing was written."""
 
 
-class UnknownSchedule(CallerError, LookupError):
+class ScheduleNotFound(CallerError, LookupError):
     """No schedule of that name is in the store."""
 
 

@@ -1,4 +1,4 @@
-"""What a handler sees of the run it is in."""
+"""The run object of a handler: cancellation, progress, artifacts and its transaction."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,15 +14,16 @@ from outlast.errors import LeaseLost, RunError, StopRequested
 from outlast.run_transaction import Begin, RunTransaction
 from outlast.store.contract.transactions import Transaction
 
-__all__ = ["Begin", "Run"]
+__all__ = ["Begin", "Run", "WorkerRun"]
 
-MOST_ROWS: Final = 10**15
+MAX_ROWS: Final = 10**15
+"""Largest number of rows that one call of `Run.rows` accepts."""
 
 
 class Run:
-    """The run a handler is in: its identity, whether it should stop, and what it leaves behind.
+    """The run a handler is in: its identity, whether it should stop, and what it records.
 
-    A handler that wants it takes it first: `async def send(run: Run, invoice_id: int) -> None`.
+    A handler that needs it takes it first: `async def send(run: Run, invoice_id: int) -> None`.
     """
 
     __slots__ = (
@@ -30,13 +31,13 @@ class Run:
         "_begin",
         "_cancelled",
         "_claim",
-        "_is_told",
+        "_has_news",
+        "_is_lost",
         "_loop",
-        "_lost",
-        "_noticed",
+        "_notify",
         "_progress",
         "_rows",
-        "_tell",
+        "_saw_stop_request",
         "_transaction",
     )
 
@@ -46,20 +47,24 @@ class Run:
         *,
         begin: Begin | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
-        tell: Callable[["Run"], None] | None = None,
+        notify: "Callable[[WorkerRun], None] | None" = None,
     ) -> None:
-        """`begin` opens a transaction on `loop`, the worker's; None where the store has none.
+        """Create the run of a claim.
 
-        `tell` is called, on the handler's thread, when there is progress to take.
+        Args:
+            claim: The claim that the run holds.
+            begin: Opens a transaction on `loop`; None if the store has no transactions.
+            loop: The worker's event loop.
+            notify: Called on the handler's thread when there is new progress to store.
         """
         self._claim = claim
         self._begin = begin
         self._loop = loop
         self._cancelled = claim.cancel_requested
-        self._noticed = False
-        self._lost = False
-        self._tell = tell
-        self._is_told = False
+        self._saw_stop_request = False
+        self._is_lost = False
+        self._notify = notify
+        self._has_news = False
         self._progress: Progress | str | None = None
         self._artifacts: tuple[str, ...] = ()
         self._rows = 0
@@ -67,42 +72,47 @@ class Run:
 
     @property
     def id(self) -> RunId:
+        """Id of this run; every attempt has its own."""
         return self._claim.run_id
 
     @property
     def job_id(self) -> JobId:
+        """Id of the job."""
         return self._claim.job_id
 
     @property
     def type(self) -> str:
-        """The job type's name."""
+        """Name of the job type."""
         return self._claim.type
 
     @property
     def token(self) -> int:
-        """Rises with every run of the job: write it beside your own data, and compare."""
+        """Fencing token: rises with every run of the job. Store it with your data and compare."""
         return self._claim.token
 
     @property
     def attempt(self) -> int:
-        """1 for the first; a run that was handed back or snoozed is not counted."""
+        """Number of this attempt, from 1; released and snoozed runs are not counted."""
         return self._claim.failures + 1
 
     @property
     def slot_at(self) -> datetime | None:
-        """The slot it was made for: the time its schedule planned; None without a schedule."""
+        """Time that the schedule planned for this job; None without a schedule."""
         return self._claim.slot_at
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked the job to stop. Long handlers look now and then."""
-        self._noticed = self._cancelled
+        """Whether the run was asked to stop. A long handler checks it from time to time."""
+        self._saw_stop_request = self._cancelled
         return self._cancelled
 
     def checkpoint(self) -> None:
-        """A good place to stop: StopRequested if somebody asked for that, LeaseLost if the job is
-        no longer this run's. Let the error leave your handler."""
-        if self._lost:
+        """Raise an error if the run should stop; let that error leave the handler.
+
+        Raises StopRequested if the run was asked to stop, LeaseLost if another worker has
+        claimed the job.
+        """
+        if self._is_lost:
             raise LeaseLost(
                 f"run {self.id} has lost its lease: job {self.job_id} is another worker's now, and "
                 "what this run still writes is refused; stop here"
@@ -111,31 +121,32 @@ class Run:
             raise StopRequested(f"run {self.id} of job {self.job_id} was asked to stop; stop here")
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far it is: `run.progress(3, 10, "reading page 3")`. A checkpoint, too.
+        """Report progress: `run.progress(3, 10, "reading page 3")`. Includes a checkpoint.
 
-        Cheap enough for a tight loop: about ten a second are stored, and always the last one.
+        Cheap enough for a tight loop: about ten reports a second are stored, and always the
+        last one.
         """
         self.checkpoint()
-        self._note(Progress(done, total, message))
+        self._report(Progress(done, total, message))
 
     def rows(self, number: int) -> None:
-        """So many rows were processed, on top of those said before; the log of its end tells."""
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_ROWS:
-            raise RunError(f"rows is {number!r:.40}; use a whole number from 0 to {MOST_ROWS:,}")
+        """Add `number` to the processed rows, which the log line of the run's end states."""
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_ROWS:
+            raise RunError(f"rows is {number!r:.40}; use a whole number from 0 to {MAX_ROWS:,}")
         self._rows += number
 
     @property
     def rows_processed(self) -> int:
-        """What was said so far."""
+        """Sum of all calls of `rows` so far."""
         return self._rows
 
     @property
     def artifacts(self) -> tuple[str, ...]:
-        """What was attached so far."""
+        """Paths attached so far."""
         return self._artifacts
 
     def attach(self, *paths: str | PathLike[str]) -> None:
-        """Record files this run made; they are written with its end, whatever the end is."""
+        """Record files that this run made; they are stored with its end, however it ends."""
         attached = (*self._artifacts, *(_checked(fspath(path)) for path in paths))
         size = sum(len(path.encode()) for path in attached)
         if len(attached) > MAX_ARTIFACTS or size > MAX_ARTIFACTS_SIZE:
@@ -146,72 +157,82 @@ class Run:
         self._artifacts = attached
 
     def transaction(self) -> "RunTransaction":
-        """Write your own rows in the transaction that finishes this run: both happen, or neither.
+        """Return the block that writes your own rows in the transaction that finishes the run.
 
-        `async with run.transaction() as conn` in an async handler, `with` in a sync one. Leaving
-        the block commits nothing: the commit comes with the finish, right after the handler
-        returns, so return soon. An exception in the block, or after it, undoes everything. There
-        is one per run, and only on stores that have transactions. It is rolled back after
-        `Settings.transaction` (5 s): on SQLite it holds the only write lock. `conn` is of sqlite3;
-        on PostgreSQL of asyncpg, in a sync handler of psycopg.
+        `async with run.transaction() as conn` in an async handler, `with` in a sync one. Your
+        rows and the end of the run are committed together or not at all. Leaving the block does
+        not commit: the commit follows when the handler returns, so return soon. An exception in
+        the block or after it rolls everything back.
+
+        There is one transaction per run, and only on stores with transactions. It is rolled
+        back after `Settings.transaction` (5 s): on SQLite it holds the only write lock. `conn`
+        is a sqlite3 connection; on PostgreSQL asyncpg, or psycopg in a sync handler.
         """
         if self._begin is None:
             raise RunError(
-                f"run {self.id} has no transaction: its store, or the way this handler is run, "
-                "cannot carry one; make the effect repeatable instead, with run.token as its fence"
+                f"run {self.id} has no transaction: its store or its executor does not support "
+                "one; make the effect idempotent instead, with run.token as its fence"
             )
         if self._transaction is not None:
             raise RunError(f"run {self.id} has had its transaction; there is one per run")
         self._transaction = RunTransaction(self._begin, self._loop)
         return self._transaction
 
-    # Below is the worker's side.
+    def _report(self, progress: Progress | str) -> None:
+        self._progress = progress
+
+
+class WorkerRun(Run):
+    """A run as its worker sees it: stop requests, lease, progress and transaction."""
+
+    __slots__ = ()
 
     def request_cancel(self) -> None:
-        """The worker saw that the job should stop. Any thread may call it."""
+        """Ask the handler to stop. Thread-safe."""
         self._cancelled = True
 
     def lose_lease(self) -> None:
-        """The worker saw that the job is somebody else's. Any thread may call it."""
-        self._lost = True
+        """Note that another worker has claimed the job. Thread-safe."""
+        self._is_lost = True
 
     @property
     def lease(self) -> Lease:
+        """The lease that this run holds."""
         return self._claim.lease
 
     @property
     def has_news(self) -> bool:
-        """Whether there is progress that nobody has taken."""
-        return self._is_told
+        """Whether there is progress that was not taken yet."""
+        return self._has_news
 
     def take_progress(self) -> str:
-        """The newest progress, as JSON. What comes from now on is told again."""
-        self._is_told = False  # before reading: what is noted in between must not be missed
-        said = self._progress
-        return said.to_json() if isinstance(said, Progress) else said or "null"
+        """Return the newest progress as JSON; later progress calls `notify` again."""
+        self._has_news = False  # before the read: progress reported in between must not be lost
+        progress = self._progress
+        return progress.to_json() if isinstance(progress, Progress) else progress or "null"
 
     def put_back_progress(self) -> None:
-        """What was taken could not be written; whoever took it will take it again."""
-        self._is_told = True
+        """Mark progress as not taken, because it could not be stored."""
+        self._has_news = True
 
     def note_progress(self, text: str) -> None:
-        """The handler, in a process of its own, said how far it is."""
-        self._note(text)
+        """Report the progress, as JSON, of a handler in another process."""
+        self._report(text)
 
-    def _note(self, progress: Progress | str) -> None:
+    def _report(self, progress: Progress | str) -> None:
         self._progress = progress
-        if self._tell is not None and not self._is_told:
-            self._is_told = True
-            self._tell(self)
+        if self._notify is not None and not self._has_news:
+            self._has_news = True
+            self._notify(self)
 
     @property
     def saw_stop_request(self) -> bool:
         """Whether the handler has seen that it should stop."""
-        return self._noticed
+        return self._saw_stop_request
 
     @property
     def opened(self) -> Transaction | None:
-        """The transaction to commit with the finish, or to roll back; None if there is none."""
+        """The open transaction, to commit or roll back with the finish; None if there is none."""
         return None if self._transaction is None else self._transaction.opened
 
 

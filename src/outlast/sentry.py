@@ -1,4 +1,4 @@
-"""Failed attempts as events of Sentry, sent by its own client."""
+"""Failure sink for Sentry, with a Sentry client of its own."""
 
 import os
 import threading
@@ -12,24 +12,34 @@ from outlast.errors import InvalidType, OperatorError
 if TYPE_CHECKING:
     from sentry_sdk import Client
 
-LONGEST_TEXT: Final = 100_000
-ALONE: Final = {
-    "default_integrations": False,  # the app's own Sentry, if it has one, stays as it is
+MAX_TEXT: Final = 100_000
+"""Most characters of one text in an event."""
+
+CLIENT_OPTIONS: Final = {
+    "default_integrations": False,  # the app's own Sentry set-up stays as it is
     "auto_enabling_integrations": False,
     "auto_session_tracking": False,
-    "include_local_variables": False,  # these are the arguments
+    "include_local_variables": False,  # they hold the arguments
     "send_client_reports": False,
-    "max_value_length": LONGEST_TEXT,
+    "max_value_length": MAX_TEXT,
 }
 
 
 class Sentry:
-    """A sink: `app.on_failure(Sentry(), show=["user_id"])`. Off where there is no DSN.
+    """Failure sink: `app.on_failure(Sentry(), show=["user_id"])`.
 
-    The DSN is the one given, or `SENTRY_DSN` of the environment. Each failed attempt is an event
-    of its own: a warning if the job will be tried again, an error if that was the last attempt.
-    The client is Sentry's own, beside whatever client the app uses otherwise. InvalidType if the
-    DSN cannot be one, OperatorError if `sentry-sdk` is not installed (`outlast[sentry]`).
+    Each failed attempt is one event: a warning if the job is retried, an error if it was the
+    last attempt. The client is separate from a Sentry client of the app.
+
+    Args:
+        dsn: The DSN; `SENTRY_DSN` of the environment if left out. Without one the sink is off.
+        environment: Environment of the events.
+        release: Release of the events.
+        timeout: How long sending one event may take.
+
+    Raises:
+        InvalidType: The DSN cannot be parsed.
+        OperatorError: `sentry-sdk` is not installed (`outlast[sentry]`).
     """
 
     def __init__(
@@ -38,42 +48,41 @@ class Sentry:
         *,
         environment: str | None = None,
         release: str | None = None,
-        patience: Duration = "2s",
+        timeout: Duration = "2s",
     ) -> None:
-        """`patience`: how long one event may take to be sent before the next one is."""
         self._dsn = dsn or os.environ.get("SENTRY_DSN") or None
-        self._about = {"environment": environment, "release": release}
-        self._patience = parse_duration(patience, what="patience").total_seconds()
-        self._making = threading.Lock()
+        self._labels = {"environment": environment, "release": release}
+        self._timeout_s = parse_duration(timeout, what="timeout").total_seconds()
+        self._client_lock = threading.Lock()
         self._client: Client | None = None
         if self._dsn is not None:
             _check(self._dsn)
 
     @property
     def is_on(self) -> bool:
-        """Whether there is anybody to tell."""
+        """Whether a DSN is configured."""
         return self._dsn is not None
 
     def __call__(self, failure: Failure) -> None:
-        """Send it, and see it off."""
+        """Send the failure and wait until it is sent or the timeout has passed."""
         if self._dsn is None:
             return
         client = self._connected()
-        client.capture_event(event_of(failure))  # type: ignore[arg-type]  # a dict is what it is
-        client.flush(timeout=self._patience)
+        client.capture_event(event_of(failure))  # type: ignore[arg-type]  # an Event is a dict
+        client.flush(timeout=self._timeout_s)
 
     def _connected(self) -> "Client":
-        """Made when first needed: its threads belong to the process that has something to say."""
-        from sentry_sdk import Client  # noqa: PLC0415 - only who has a DSN needs it
+        """Return the client, made on first use: its threads do not survive a fork."""
+        from sentry_sdk import Client  # noqa: PLC0415 - needed only with a DSN
 
-        with self._making:
+        with self._client_lock:
             if self._client is None:
-                self._client = Client(dsn=self._dsn, **ALONE, **self._about)  # type: ignore[arg-type]  # options by name
+                self._client = Client(dsn=self._dsn, **CLIENT_OPTIONS, **self._labels)  # type: ignore[arg-type]  # options by name
             return self._client
 
 
 def event_of(failure: Failure) -> dict[str, Any]:
-    """The event as Sentry's protocol has it; the exception that came last stands last."""
+    """Return the failure as an event of Sentry's protocol; the outermost exception is last."""
     return {
         "platform": "python",
         "logger": "outlast",
@@ -87,7 +96,9 @@ def event_of(failure: Failure) -> dict[str, Any]:
         },
         "contexts": {"job": dict(_job(failure))},
         "extra": {"traceback": failure.traceback},
-        "exception": {"values": [*map(_exception, failure.raised[::-1])] or [_nothing(failure)]},
+        "exception": {
+            "values": [*map(_exception, failure.raised[::-1])] or [_without_exception(failure)]
+        },
     }
 
 
@@ -101,7 +112,7 @@ def _job(failure: Failure) -> Iterator[tuple[str, Any]]:
     yield "status", str(failure.status)
     yield "state", str(failure.state)
     yield "reason", failure.reason
-    yield "payload", failure.payload  # not among the extras: of those only ten fields would be sent
+    yield "payload", failure.payload  # Sentry sends only ten fields of `extra`
     if failure.retry_in is not None:
         yield "retry_in_seconds", failure.retry_in.total_seconds()
 
@@ -119,7 +130,7 @@ def _exception(raised: ExceptionInfo) -> dict[str, Any]:
 
 def _frame(frame: Frame) -> dict[str, Any]:
     return {
-        "filename": os.path.basename(frame.file),  # noqa: PTH119 - the file is perhaps not here
+        "filename": os.path.basename(frame.file),  # noqa: PTH119 - the file may be on another machine
         "abs_path": frame.file,
         "function": frame.function,
         "lineno": frame.line,
@@ -128,23 +139,23 @@ def _frame(frame: Frame) -> dict[str, Any]:
     }
 
 
-def _nothing(failure: Failure) -> dict[str, Any]:
-    """Nobody raised anything: it was late, its process died, or it asked for another try."""
+def _without_exception(failure: Failure) -> dict[str, Any]:
+    """Return an exception entry for a failure without an exception, such as a timeout."""
     return {"type": failure.error, "value": failure.reason or ""}
 
 
 def _check(dsn: str) -> None:
     try:
-        from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415 - only who has a DSN needs it
+        from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415 - needed only with a DSN
     except ModuleNotFoundError as error:
         raise OperatorError(
-            "Sentry needs a client that is not installed; pip install 'outlast[sentry]', or leave "
-            "its DSN out"
+            "Sentry needs a client that is not installed; pip install 'outlast[sentry]', or remove "
+            "the DSN"
         ) from error
     try:
         Dsn(dsn)
-    except (BadDsn, ValueError) as error:  # without its words: a DSN holds a key
+    except (BadDsn, ValueError) as error:  # without its message: a DSN holds a key
         raise InvalidType(
-            "the DSN of Sentry cannot be read; copy it from the settings of your project there, "
+            "the DSN of Sentry cannot be read; copy it from the settings of your Sentry project, "
             "such as https://key@host/1"
         ) from error

@@ -4,16 +4,16 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterable, Awaitable, Coroutine, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
+from outlast.concurrency import LoopThread, Step
 from outlast.errors import SyncMisused
 
 T = TypeVar("T")
-Step = Callable[[], Coroutine[Any, Any, object]]
 
 PATIENCE: Final = 30.0
 """Seconds that closing gives to what is under way, and again to letting go of the app."""
@@ -101,7 +101,7 @@ class Sync:
             call.done.add_done_callback(self._under_way.discard)
             call.begin(loop)
 
-    def _usable(self) -> "LoopThread":
+    def _usable(self) -> LoopThread:
         """The loop, started if it was not; SyncMisused says why it cannot be used."""
         if self._pid != os.getpid():
             raise SyncMisused("this bridge belongs to the parent process; make one after the fork")
@@ -113,7 +113,7 @@ class Sync:
             return self._loop
 
     def _require_open(self) -> None:
-        if self._closed or (self._loop is not None and self._loop.is_over):
+        if self._closed or (self._loop is not None and self._loop.has_ended):
             raise SyncMisused("this bridge was closed; make another with app.sync()")
 
     def _give_up(self) -> None:
@@ -122,56 +122,14 @@ class Sync:
             with suppress(InvalidStateError):
                 done.set_exception(SyncMisused("the loop of this bridge ended; make another"))
 
-    def _started(self) -> "LoopThread":
-        loop = LoopThread(self._give_up)
+    def _started(self) -> LoopThread:
+        loop = LoopThread("outlast-sync", self._give_up)
         try:
             loop.perform(self._opening)
         except BaseException:
             loop.end(self._patience)
             raise
         return loop
-
-
-class LoopThread:
-    """An event loop in a thread of its own; a daemon, so who forgets to end it can still end."""
-
-    def __init__(self, over: Callable[[], object]) -> None:
-        ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(
-            target=_run, args=(ready, over), name="outlast-sync", daemon=True
-        )
-        self._thread.start()
-        self._loop, self._ended = ready.result()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it runs no more; a coroutine that exits the interpreter ends it too."""
-        return self._loop.is_closed()
-
-    def soon(self, callback: Callable[[], object]) -> None:
-        """Call it on the loop; SyncMisused if that is over."""
-        try:
-            self._loop.call_soon_threadsafe(callback)
-        except RuntimeError as error:
-            raise SyncMisused("the loop of this bridge ended; make another") from error
-
-    def perform(self, step: Step, *, within: float | None = None) -> None:
-        """Wait for a coroutine of ours; TimeoutError if it takes too long."""
-        if self.is_over:
-            asyncio.run(asyncio.wait_for(step(), within))
-            return
-        done = asyncio.run_coroutine_threadsafe(asyncio.wait_for(step(), within), self._loop)
-        try:
-            done.result()
-        except BaseException:
-            done.cancel()
-            raise
-
-    def end(self, patience: float) -> None:
-        """Cancel what is left, and wait for the thread to end, for a while."""
-        with suppress(SyncMisused):  # it is over already
-            self.soon(self._ended.set)
-        self._thread.join(patience)
 
 
 class Call(Generic[T]):
@@ -186,17 +144,20 @@ class Call(Generic[T]):
     def begin(self, loop: LoopThread) -> None:
         """Send it off."""
         self._loop = loop
-        loop.soon(self._start)
+        try:
+            loop.call_soon(self._start)
+        except RuntimeError as error:
+            raise SyncMisused("the loop of this bridge ended; make another") from error
 
     def abandon(self, patience: float) -> None:
         """Cancel it, if it is not over, and see it over, for a while."""
         if self.done.done():
             return
-        if self._loop is None or self._loop.is_over:
+        if self._loop is None or self._loop.has_ended:
             self._drop()
             return
-        with suppress(SyncMisused):  # it has just ended, and `done` with it
-            self._loop.soon(self._cancel)
+        with suppress(RuntimeError):  # the loop has just ended, and `done` with it
+            self._loop.call_soon(self._cancel)
         wait([self.done], patience)
 
     def _drop(self) -> None:
@@ -222,19 +183,6 @@ class Call(Generic[T]):
             self.done.set_exception(error)
         else:
             self.done.set_result(task.result())
-
-
-def _run(
-    ready: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]", over: Callable[[], object]
-) -> None:
-    async def serve() -> None:
-        ended = asyncio.Event()
-        ready.set_result((asyncio.get_running_loop(), ended))
-        await ended.wait()
-
-    with suppress(KeyboardInterrupt, SystemExit):  # of a coroutine: its caller gets it
-        asyncio.run(serve())
-    over()
 
 
 def _require_no_loop() -> None:

@@ -1,4 +1,4 @@
-"""The proof of a store's own history: every invariant held against every job, page by page."""
+"""Verify a store: check every invariant of every job, page by page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,21 +7,30 @@ from typing import Final
 from outlast.clock import Clock, SystemClock
 from outlast.core.audit.checks import dangling_violation, violations
 from outlast.core.audit.violation import Violation
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract.audit import AuditReads
 
-PAGE: Final = 500
-MOST_PAGE: Final = 10_000
-KEPT: Final = 1_000
-"""How many violations a report names; more are counted only, so that it stays small."""
+PAGE: Final = 500  # jobs read at a time
+MAX_PAGE: Final = 10_000
+MAX_REPORTED: Final = 1_000
+"""Violations listed in a report; further ones are only counted."""
 
 Progress = Callable[[int, int], None]
-"""Called with how many jobs were looked at, and how many there are."""
+"""Called with the number of jobs checked and the number of jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was looked at, and what was found. `found` counts also what is not named."""
+    """Result of a verification.
+
+    Attributes:
+        jobs: Jobs checked.
+        runs: Runs checked.
+        events: Events checked.
+        found: Violations found, including those not listed.
+        violations: The first violations, at most `MAX_REPORTED`.
+        seconds: Duration.
+    """
 
     jobs: int
     runs: int
@@ -32,6 +41,7 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
+        """Whether no violation was found."""
         return not self.found
 
 
@@ -42,52 +52,54 @@ async def verify(
     page: int = PAGE,
     clock: Clock | None = None,
 ) -> Report:
-    """Prove or refute every invariant of what the store holds.
+    """Check every invariant of the store's history and return a report.
 
-    Right also while others work on it: each page is one moment, and nothing is compared between
-    two. Memory is that of one page and of the first 1,000 violations, however large the store.
+    It may run while workers are active: each page is one snapshot, and pages are never compared.
+    Memory holds one page and the first 1,000 violations, however large the store.
 
         report = await verify(store, progress=lambda done, total: print(done, total))
     """
-    if not 1 <= page <= MOST_PAGE:
-        raise InvalidJob(f"page is {page}; it must be between 1 and {MOST_PAGE:,}")
+    if not 1 <= page <= MAX_PAGE:
+        raise InvalidArgument(f"page is {page}; it must be between 1 and {MAX_PAGE:,}")
     clock = clock or SystemClock()
     start = clock.monotonic()
-    tally = _ReportBuilder()
-    await _through_all_jobs(store, tally, page, progress or _say_nothing)
-    tally.take([dangling_violation(stray) for stray in await store.dangling_records(limit=KEPT)])
-    return tally.report((clock.monotonic() - start) / 1_000_000)
+    builder = _ReportBuilder()
+    await _check_all_jobs(store, builder, page, progress or _ignore_progress)
+    builder.add(
+        [dangling_violation(record) for record in await store.dangling_records(limit=MAX_REPORTED)]
+    )
+    return builder.report((clock.monotonic() - start) / 1_000_000)
 
 
-async def _through_all_jobs(
-    store: AuditReads, tally: "_ReportBuilder", page: int, progress: Progress
+async def _check_all_jobs(
+    store: AuditReads, builder: "_ReportBuilder", page: int, progress: Progress
 ) -> None:
     total = await store.job_count()
     progress(0, total)
     after = 0
-    while dossiers := await store.audit_jobs(after=after, limit=page):
-        after = dossiers[-1].seq
-        for dossier in dossiers:
-            tally.jobs += 1
-            tally.runs += len(dossier.runs) + any(place.run_id for place in dossier.places)
-            tally.events += len(dossier.events)
-            tally.take(violations(dossier))
-        total = max(total, tally.jobs)  # new ones may come while it looks
-        progress(tally.jobs, total)
-    if tally.jobs != total:  # some were pruned meanwhile
-        progress(tally.jobs, tally.jobs)
+    while audits := await store.audit_jobs(after=after, limit=page):
+        after = audits[-1].seq
+        for job in audits:
+            builder.jobs += 1
+            builder.runs += len(job.runs) + any(place.run_id for place in job.places)
+            builder.events += len(job.events)
+            builder.add(violations(job))
+        total = max(total, builder.jobs)  # jobs may be added meanwhile
+        progress(builder.jobs, total)
+    if builder.jobs != total:  # jobs were pruned meanwhile
+        progress(builder.jobs, builder.jobs)
 
 
 class _ReportBuilder:
-    """What was seen so far."""
+    """Collects counts and violations."""
 
     def __init__(self) -> None:
         self.jobs = self.runs = self.events = self.found = 0
-        self._named: list[Violation] = []
+        self._listed: list[Violation] = []
 
-    def take(self, found: list[Violation]) -> None:
+    def add(self, found: list[Violation]) -> None:
         self.found += len(found)
-        self._named += found[: max(0, KEPT - len(self._named))]
+        self._listed += found[: max(0, MAX_REPORTED - len(self._listed))]
 
     def report(self, seconds: float) -> Report:
         return Report(
@@ -95,10 +107,10 @@ class _ReportBuilder:
             runs=self.runs,
             events=self.events,
             found=self.found,
-            violations=tuple(self._named),
+            violations=tuple(self._listed),
             seconds=seconds,
         )
 
 
-def _say_nothing(_done: int, _total: int) -> None:
+def _ignore_progress(_done: int, _total: int) -> None:
     return

@@ -9,7 +9,7 @@ import pytest
 
 from outlast import Outlast, Settings, State
 from outlast.core.event import Succeeded
-from outlast.errors import ForeignStore, InvalidJob, StoreClosed, StoreReadOnly
+from outlast.errors import ConfigurationError, ForeignStore, StoreClosed, StoreReadOnly
 from outlast.testing.model.store import ModelStore
 
 
@@ -116,7 +116,7 @@ async def test_two_apps_over_one_store_share_its_jobs(store, hand):
     "url", ["", "jobs.db", "redis://x", "sqlite://", "sqlite:///:memory:", None, Path("jobs.db")]
 )
 def test_an_address_that_names_no_store_is_refused_at_once(url):
-    with pytest.raises(InvalidJob, match="write"):
+    with pytest.raises(ConfigurationError, match="write"):
         Outlast(url)
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast import DuplicateJob, InvalidJob, InvalidParams, PartialEnqueueError
+from outlast import DuplicateJob, InvalidArgument, InvalidJob, InvalidParams, PartialEnqueueError
 from outlast.jobs.enqueue_many import CHUNK
 from outlast.store.contract.jobs import Added
 
@@ -126,7 +126,7 @@ async def test_the_next_chunk_is_prepared_while_one_is_written(app, send, outlas
 
 
 async def test_a_transaction_is_given_to_the_whole_call(app, send, outlast):
-    with pytest.raises(InvalidJob, match="has a tx of its own"):
+    with pytest.raises(InvalidArgument, match="has a tx of its own"):
         await app.enqueue_many([send.options(tx=object(), delay=timedelta(1)).bind(1)])
 
     outlast.assert_not_enqueued(send)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from outlast import (
+    InvalidArgument,
     InvalidJob,
     InvalidParams,
     NoWorkerAvailable,
@@ -75,7 +76,7 @@ async def test_direct_job_is_not_retried_unless_asked(app, story, hand):
         claim = await hand.take("story")
         handle = await calling
         await hand.end(claim, Failed("broke"))
-        ends.append((await handle.job()).state)
+        ends.append((await handle.read()).state)
         if ends[-1] is State.RETRY_WAIT:
             await handle.cancel()
 
@@ -124,7 +125,7 @@ async def test_wait_for_a_busy_queue_ends(app, story, hand):
 
 
 async def test_paused_queue_is_told_at_once_with_its_reason(app, story, hand, clock):
-    await app.pause("default", reason="deploy", duration="5m")
+    await app.queues.pause("default", reason="deploy", duration="5m")
 
     with pytest.raises(QueueBusy, match=r'queue "default" is paused \(deploy\) until 20') as busy:
         await story.run_now(chapter=1)
@@ -151,7 +152,7 @@ async def test_answer_that_nobody_took_it_says_what_stopped_it(app, story):
 
     calling = asyncio.create_task(story.options(wait="200ms").run_now(chapter=1))
     await until_held(app)
-    await app.pause("default", reason="deploy")
+    await app.queues.pause("default", reason="deploy")
     with pytest.raises(
         NoWorkerAvailable, match=r'queue "default" is paused since .*: deploy\. It is canc'
     ):
@@ -273,7 +274,7 @@ async def test_params_are_checked_before_anything_is_held(app, story, hand):
     ],
 )
 async def test_bad_options_are_refused(story, options, message):
-    with pytest.raises(InvalidJob, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         story.options(**options)
 
 

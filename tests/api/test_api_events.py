@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from outlast import InvalidJob
+from outlast import InvalidArgument
 from outlast.core.event import Failed
 from outlast.errors import StoreClosed
 
@@ -93,5 +93,5 @@ async def test_who_follows_a_closed_app_is_told(app, die):
 
 @pytest.mark.parametrize("after", [-1, 1.5, "3", None, True, 2**63])
 def test_an_id_that_is_none_is_refused_at_once(app, after):
-    with pytest.raises(InvalidJob, match="after is"):
+    with pytest.raises(InvalidArgument, match="after is"):
         app.event_stream(after=after)

@@ -14,7 +14,7 @@ from outlast import (
     Outlast,
     State,
     TransitionRefused,
-    UnknownType,
+    TypeNotFound,
     WaitTimeout,
 )
 from outlast.core.event import Failed, Succeeded
@@ -37,13 +37,13 @@ def send(app):
 
 
 async def test_members_are_stored_in_the_order_given(app, send, store):
-    group = await app.group(send.bind(n) for n in range(2 * groups.CHUNK + 1))
+    group = await app.groups.start(send.bind(n) for n in range(2 * groups.CHUNK + 1))
 
     jobs = await store.find(Filter(group=group.id), limit=10_000)
     assert [job.params for job in jobs[::-1]] == [
         f'{{"number":{n}}}' for n in range(2 * groups.CHUNK + 1)
     ]
-    record = await group.record()
+    record = await group.read()
     assert (record.total, record.counts) == (2001, {State.SCHEDULED: 2001})
     assert {job.group_id for job in jobs} == {group.id}
 
@@ -60,9 +60,9 @@ async def test_members_are_stored_in_the_order_given(app, send, store):
 async def test_a_failure_stops_a_sequential_group_unless_told_otherwise(
     app, send, asked, mode, on_failure
 ):
-    group = await app.group([send.bind(1)], name="nightly", **asked)
+    group = await app.groups.start([send.bind(1)], name="nightly", **asked)
 
-    record = await group.record()
+    record = await group.read()
 
     assert (record.mode, record.on_failure) == (GroupMode(mode), OnMemberFailure(on_failure))
     assert record.name == "nightly"
@@ -72,7 +72,7 @@ async def test_options_of_each_member_are_kept(app, send, hand):
     @app.job(queue="other")
     def fetch(url: str) -> None: ...
 
-    group = await app.group(
+    group = await app.groups.start(
         [send.options(priority=9, key="k").bind(1), fetch.bind("x"), send.bind(2)]
     )
 
@@ -100,7 +100,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_stored(
     app, send, store, asked, words
 ):
     with pytest.raises(InvalidGroup, match=words):
-        await app.group([send.bind(1)], **asked)
+        await app.groups.start([send.bind(1)], **asked)
 
     assert await store.find_groups(limit=10) == []
     assert await store.find(Filter(), limit=10) == []
@@ -108,7 +108,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_stored(
 
 async def test_a_group_without_jobs_is_refused(app, store):
     with pytest.raises(InvalidGroup, match="without jobs"):
-        await app.group([])
+        await app.groups.start([])
 
     assert await store.find_groups(limit=10) == []
 
@@ -125,7 +125,7 @@ async def test_a_group_without_jobs_is_refused(app, store):
 )
 async def test_a_member_that_is_no_bound_job_is_named_by_its_place(app, send, store, member, words):
     with pytest.raises(InvalidGroup, match=words):
-        await app.group([send.bind(1), member(send)])
+        await app.groups.start([send.bind(1), member(send)])
 
     assert await store.find_groups(limit=10) == []
 
@@ -136,8 +136,8 @@ async def test_a_stranger_is_named_by_its_place(app, send, store, clock, ids):
     @other.job
     def foreign() -> None: ...
 
-    with pytest.raises(UnknownType, match=r'member 1 .*"foreign" belongs to another app'):
-        await app.group([send.bind(1), foreign.bind()])
+    with pytest.raises(TypeNotFound, match=r'member 1 .*"foreign" belongs to another app'):
+        await app.groups.start([send.bind(1), foreign.bind()])
 
     assert await store.find_groups(limit=10) == []
 
@@ -152,7 +152,7 @@ async def test_too_many_members_are_refused_without_reading_on(app, send, monkey
             yield send.bind(1)
 
     with pytest.raises(InvalidGroup, match="more than 3 jobs"):
-        await app.group(endless())
+        await app.groups.start(endless())
 
     assert len(asked) == 4
 
@@ -163,7 +163,7 @@ async def test_a_source_that_breaks_leaves_nothing(app, send, store):
         raise RuntimeError("the source broke")
 
     with pytest.raises(RuntimeError, match="the source broke"):
-        await app.group(broken())
+        await app.groups.start(broken())
 
     assert await store.find_groups(limit=10) == []
 
@@ -173,7 +173,9 @@ async def test_a_taken_key_stops_the_whole_group_and_is_named(app, send, store, 
     taken = await hand.take("send")
 
     with pytest.raises(DuplicateJob, match=r"member 2 .* key or slot") as refusal:
-        await app.group([send.bind(1), send.bind(2), send.options(key="k").bind(3), send.bind(4)])
+        await app.groups.start(
+            [send.bind(1), send.bind(2), send.options(key="k").bind(3), send.bind(4)]
+        )
 
     assert refusal.value.existing == first.id == taken.id
     [record] = await store.find_groups(limit=10)
@@ -189,7 +191,7 @@ async def test_a_member_the_store_refuses_stops_the_whole_group(app, send, store
 
     monkeypatch.setattr(store, "add", refuse_the_second)
     with pytest.raises(InvalidGroup, match=r'member 1 .*"send".* was not stored: params hold NUL'):
-        await app.group([send.bind(1), send.bind(2)])
+        await app.groups.start([send.bind(1), send.bind(2)])
 
     [record] = await store.find_groups(limit=10)
     assert record.counts == {State.CANCELLED: 1}
@@ -212,7 +214,7 @@ async def test_a_store_that_fails_half_way_leaves_a_group_that_never_runs(
 
     monkeypatch.setattr(store, "add", fail_the_second)
     with pytest.raises(StoreBusy):
-        await app.group(send.bind(n) for n in range(groups.CHUNK + 1))
+        await app.groups.start(send.bind(n) for n in range(groups.CHUNK + 1))
 
     [record] = await store.find_groups(limit=10)
     assert record.counts == {State.CANCELLED: groups.CHUNK}
@@ -228,14 +230,14 @@ async def test_a_group_stopped_while_it_is_filled_never_runs(app, send, store, m
 
     monkeypatch.setattr(store, "add", stop_it)
     with pytest.raises(InvalidGroup, match="was stopped before"):
-        await app.group([send.bind(1)])
+        await app.groups.start([send.bind(1)])
 
     [record] = await store.find_groups(limit=10)
     assert record.counts == {State.CANCELLED: 1}
 
 
 async def test_wait_ends_with_the_last_member(app, send, hand):
-    group = await app.group([send.bind(1), send.bind(2)])
+    group = await app.groups.start([send.bind(1), send.bind(2)])
     waiting = asyncio.ensure_future(group.wait("2m"))
 
     await hand.end(await hand.take("send"), Succeeded("1"))
@@ -254,7 +256,7 @@ async def test_wait_is_woken_by_the_last_end_and_not_by_the_poll(store, hand):
         @app.job
         def send(number: int) -> None: ...
 
-        group = await app.group([send.bind(1)])
+        group = await app.groups.start([send.bind(1)])
         waiting = asyncio.ensure_future(group.wait("2m"))
         claim = await hand.take("send")
         while not store._listeners:  # noqa: ASYNC110 - nobody tells that somebody listens
@@ -267,14 +269,14 @@ async def test_wait_is_woken_by_the_last_end_and_not_by_the_poll(store, hand):
 
 
 async def test_wait_for_a_group_that_is_over_answers_at_once(app, send, hand):
-    group = await app.group([send.bind(1)])
+    group = await app.groups.start([send.bind(1)])
     await hand.end(await hand.take("send"), Succeeded("1"))
 
     assert (await group.wait("2m")).state is GroupState.SUCCEEDED
 
 
 async def test_jobs_are_read_by_page_and_by_state(app, send, hand):
-    group = await app.group([send.bind(n) for n in range(5)])
+    group = await app.groups.start([send.bind(n) for n in range(5)])
     await hand.end(await hand.take("send"), Succeeded("1"))
 
     page = await group.jobs(limit=3)
@@ -287,16 +289,16 @@ async def test_jobs_are_read_by_page_and_by_state(app, send, hand):
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, 10_001, "many"])
 async def test_a_page_has_bounds(app, send, limit):
-    group = await app.group([send.bind(1)])
+    group = await app.groups.start([send.bind(1)])
 
     with pytest.raises(ValueError, match="limit is"):
         await group.jobs(limit=limit)
     with pytest.raises(ValueError, match="limit is"):
-        await app.groups(limit)
+        await app.groups.list(limit)
 
 
 async def test_cancel_stops_who_waits_and_asks_who_runs(app, send, hand):
-    group = await app.group([send.bind(n) for n in range(3)])
+    group = await app.groups.start([send.bind(n) for n in range(3)])
     claim = await hand.take("send")
 
     stopping = await group.cancel("not wanted")
@@ -311,7 +313,7 @@ async def test_cancel_stops_who_waits_and_asks_who_runs(app, send, hand):
 
 
 async def test_a_group_that_is_over_cannot_be_cancelled(app, send, hand):
-    group = await app.group([send.bind(1)])
+    group = await app.groups.start([send.bind(1)])
     await hand.end(await hand.take("send"), Succeeded("1"))
 
     with pytest.raises(TransitionRefused, match=f"group {group.id} is succeeded"):
@@ -319,17 +321,17 @@ async def test_a_group_that_is_over_cannot_be_cancelled(app, send, hand):
 
 
 async def test_a_group_is_found_by_its_id_and_in_the_list(app, send):
-    first = await app.group([send.bind(1)], name="first")
-    second = await app.group([send.bind(1)], name="second")
+    first = await app.groups.start([send.bind(1)], name="first")
+    second = await app.groups.start([send.bind(1)], name="second")
 
-    page = await app.groups(1)
-    rest = await app.groups(before=page[-1].seq)
+    page = await app.groups.list(1)
+    rest = await app.groups.list(before=page[-1].seq)
 
     assert [(group.id, group.name) for group in (*page, *rest)] == [
         (second.id, "second"),
         (first.id, "first"),
     ]
-    assert (await app.group_handle(first.id).record()).name == "first"
+    assert (await app.groups.handle(first.id).read()).name == "first"
     assert repr(first) == f"GroupHandle({first.id})"
 
 
@@ -338,10 +340,10 @@ async def test_a_group_is_found_by_its_id_and_in_the_list(app, send):
 )
 async def test_a_group_that_is_not_there_is_named(app, ask):
     with pytest.raises(GroupNotFound, match=f"no group '{NOBODY}'"):
-        await ask(app.group_handle(NOBODY))
+        await ask(app.groups.handle(NOBODY))
 
 
 @pytest.mark.parametrize("text", ["", "ü", "x" * 100, None, 7])
 def test_what_cannot_be_an_id_is_not_found(app, text):
     with pytest.raises(GroupNotFound):
-        app.group_handle(text)
+        app.groups.handle(text)

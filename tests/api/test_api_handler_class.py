@@ -43,7 +43,7 @@ def daily(app):
 
 
 async def params_of(handle):
-    return (await handle.job()).params
+    return (await handle.read()).params
 
 
 async def test_it_takes_the_model_or_its_fields(daily):

@@ -31,7 +31,7 @@ def report(outlast):
 
 
 async def test_without_options_a_job_is_as_its_type_says(send):
-    job = await (await send.enqueue(7)).job()
+    job = await (await send.enqueue(7)).read()
 
     assert (job.type, job.name, job.params) == ("send", "send", '{"number":7}')
     assert (job.queue, job.priority, job.max_attempts) == ("mail", 2, 3)
@@ -43,8 +43,8 @@ async def test_options_are_for_one_job_only(send):
         priority=-1, queue="slow", max_attempts=9, delay="5m", start_within="1h", group_id="g"
     )
 
-    job = await (await wished.enqueue(number=1)).job()
-    plain = await (await send.enqueue(number=2)).job()
+    job = await (await wished.enqueue(number=1)).read()
+    plain = await (await send.enqueue(number=2)).read()
 
     assert (job.priority, job.queue, job.max_attempts, job.group_id) == (-1, "slow", 9, "g")
     assert (job.state, job.available_at) == (State.SCHEDULED, START + timedelta(minutes=5))
@@ -55,7 +55,7 @@ async def test_options_are_for_one_job_only(send):
 async def test_at_is_a_moment_in_any_zone(send):
     east = timezone(timedelta(hours=5))
 
-    job = await (await send.options(at=datetime(2026, 1, 6, 5, tzinfo=east)).enqueue()).job()
+    job = await (await send.options(at=datetime(2026, 1, 6, 5, tzinfo=east)).enqueue()).read()
 
     assert job.available_at == MIDNIGHT
     assert job.state is State.SCHEDULED
@@ -106,8 +106,8 @@ async def test_a_slot_is_taken_once(report):
     again = await report.options(slot=Slot(series="report", at=MIDNIGHT)).enqueue()
 
     assert (again.id, again.created) == (first.id, False)
-    assert (await first.job()).slot_at == MIDNIGHT
-    assert (await first.job()).max_attempts == 1
+    assert (await first.read()).slot_at == MIDNIGHT
+    assert (await first.read()).max_attempts == 1
 
 
 async def test_a_once_job_says_which_slot_it_takes(report, outlast):

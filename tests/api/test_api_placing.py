@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from outlast import (
-    InvalidJob,
+    InvalidArgument,
     InvalidParams,
     JobNotFound,
     Outlast,
     State,
     TransitionRefused,
-    UnknownType,
+    TypeNotFound,
 )
 from outlast.core.event import Released, Succeeded
 from outlast.core.ordering import Ordering
@@ -33,7 +33,7 @@ async def three(send):
 
 
 async def order(app):
-    return [job.id for job in await app.next_jobs("default", 100)]
+    return [job.id for job in await app.queues.next_jobs("default", 100)]
 
 
 async def test_a_job_is_moved_to_every_place(app, three):
@@ -78,13 +78,13 @@ async def test_params_that_do_not_fit_the_type_are_refused(app, three, params):
     with pytest.raises(InvalidParams):
         await app.edit(three[0].id, params=params)
 
-    assert (await three[0].job()).params == '{"number":0}'
+    assert (await three[0].read()).params == '{"number":0}'
 
 
 async def test_params_of_a_type_this_app_lacks_are_refused_but_not_its_priority(three, store):
     stranger = Outlast(store)
 
-    with pytest.raises(UnknownType, match="send"):
+    with pytest.raises(TypeNotFound, match="send"):
         await stranger.edit(three[0].id, params={"number": 1})
 
     assert (await stranger.edit(three[0].id, priority=1)).priority == 1
@@ -128,12 +128,12 @@ async def test_a_job_is_put_off_and_fetched_back(app, three, clock):
     ],
 )
 async def test_an_edit_that_makes_no_sense_says_why(app, three, given, says):
-    before = await three[0].job()
+    before = await three[0].read()
 
-    with pytest.raises(InvalidJob, match=says):
+    with pytest.raises(InvalidArgument, match=says):
         await app.edit(three[0].id, **given)
 
-    assert await three[0].job() == before
+    assert await three[0].read() == before
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_an_edit_that_makes_no_sense_says_why(app, three, given, says):
     ],
 )
 async def test_a_move_names_exactly_one_place(app, three, to, given):
-    with pytest.raises(InvalidJob, match="front"):
+    with pytest.raises(InvalidArgument, match="front"):
         await app.move(three[0].id, to, **dict.fromkeys(given, three[1].id))
 
     assert await order(app) == [handle.id for handle in three]
@@ -184,13 +184,13 @@ async def test_a_target_that_is_not_beside_it_is_named(app, send, three, hand, b
     async def move(target):
         await app.move(job, **{beside: target})
 
-    with pytest.raises(InvalidJob, match=f'{job} is in queue "default".*"mail"'):
+    with pytest.raises(InvalidArgument, match=f'{job} is in queue "default".*"mail"'):
         await move(elsewhere.id)
-    with pytest.raises(InvalidJob, match=f"{job} has priority 0 and job {other.id} has 4"):
+    with pytest.raises(InvalidArgument, match=f"{job} has priority 0 and job {other.id} has 4"):
         await move(other.id)
     with pytest.raises(TransitionRefused, match=f"{taken.id} is running"):
         await move(taken.id)
-    with pytest.raises(InvalidJob, match=f"{job} .* itself"):
+    with pytest.raises(InvalidArgument, match=f"{job} .* itself"):
         await move(job)
     with pytest.raises(JobNotFound):
         await move("no-such-job")
@@ -232,14 +232,14 @@ async def test_a_job_taken_meanwhile_is_refused(app, three, store, hand):
 
 
 async def test_the_next_jobs_come_in_order_and_no_more_than_asked(app, three):
-    assert [job.id for job in await app.next_jobs("default", 2)] == [h.id for h in three[:2]]
-    assert await app.next_jobs("nothing-here", 5) == []
+    assert [job.id for job in await app.queues.next_jobs("default", 2)] == [h.id for h in three[:2]]
+    assert await app.queues.next_jobs("nothing-here", 5) == []
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "3"])
 async def test_a_limit_out_of_bounds_is_refused(app, limit):
-    with pytest.raises(InvalidJob, match="limit is"):
-        await app.next_jobs("default", limit)
+    with pytest.raises(InvalidArgument, match="limit is"):
+        await app.queues.next_jobs("default", limit)
 
 
 async def test_positions_are_made_even(app, send, store):
@@ -247,13 +247,13 @@ async def test_positions_are_made_even(app, send, store):
     jobs = [(await send.enqueue(n)).id for n in range(3)]
     await app.move(jobs[2], before=jobs[1])
 
-    assert await app.normalise("default") == 2
+    assert await app.queues.renumber("default") == 2
 
-    assert [job.position for job in await app.next_jobs("default", 5)] == [100, 200, 300]
+    assert [job.position for job in await app.queues.next_jobs("default", 5)] == [100, 200, 300]
 
 
 @pytest.mark.parametrize("queue", ["", "two words", None])
 async def test_a_queue_that_is_no_name_is_refused(app, queue):
-    for attempt in (app.next_jobs(queue, 1), app.normalise(queue)):
-        with pytest.raises(InvalidJob, match="queue is"):
+    for attempt in (app.queues.next_jobs(queue, 1), app.queues.renumber(queue)):
+        with pytest.raises(InvalidArgument, match="queue is"):
             await attempt

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from outlast import InvalidJob, Outlast
+from outlast import InvalidArgument, Outlast
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_session_carries_jobs_through_the_bridge(app, send, own_url):
 def test_a_refused_job_leaves_the_callers_transaction_as_it_was(app, send, own_url):
     with app.sync() as wait, psycopg.connect(own_url) as conn:
         wait(send.options(tx=conn).enqueue(1))
-        with pytest.raises(InvalidJob):
+        with pytest.raises(InvalidArgument):
             wait(send.options(tx=conn).enqueue("three"))
         job = wait(send.options(tx=conn).enqueue(3))
         conn.commit()
@@ -74,7 +74,7 @@ def test_one_caller_that_waits_for_another_does_not_stop_the_bridge_for_it(app, 
     stored = []
 
     with app.sync() as wait:
-        wait(app.set_queue("lane", ordering="position"))
+        wait(app.queues.save("lane", ordering="position"))
 
         def second():
             inside.wait(120)

@@ -8,7 +8,7 @@ import pytest
 from outlast import (
     Backoff,
     DuplicateJob,
-    InvalidJob,
+    InvalidArgument,
     JobNotFound,
     Outlast,
     State,
@@ -47,7 +47,7 @@ async def test_a_retry_is_a_copy_that_counts_from_zero(app, dead):
 
     handle = await app.retry(before.id)
 
-    old, new = await before.job(), await handle.job()
+    old, new = await before.read(), await handle.read()
     copied = ("type", "name", "params", "queue", "priority", "max_attempts", "delivery", "group_id")
     assert {name: getattr(new, name) for name in copied} == {
         name: getattr(old, name) for name in copied
@@ -59,11 +59,11 @@ async def test_a_retry_is_a_copy_that_counts_from_zero(app, dead):
 
 
 async def test_the_template_and_schedule_are_copied_too(app, store, dead, clock):
-    job = await (await dead()).job()
+    job = await (await dead()).read()
     marked = replace(job, template_id="t", template_at=clock.now(), schedule_id="s")
     store._tables.jobs[job.id] = marked
 
-    new = await (await app.retry(job.id)).job()
+    new = await (await app.retry(job.id)).read()
 
     assert (new.template_id, new.template_at, new.schedule_id) == ("t", clock.now(), "s")
 
@@ -84,17 +84,17 @@ async def test_any_job_of_the_chain_names_its_tip(app, dead, hand):
 
     third = await app.retry(root.id)
 
-    assert (await third.job()).retry_of == second.id
+    assert (await third.read()).retry_of == second.id
 
 
 @pytest.mark.parametrize("event", [DEAD, Skipped("empty"), CancelRequested()])
 async def test_what_ended_without_success_can_be_retried(app, hand, dead, event):
     handle = await dead(event=event)
     if isinstance(event, CancelRequested):
-        job = await handle.job()
+        job = await handle.read()
         await hand.end(job, Failed("stopped"))
 
-    assert (await (await app.retry(handle.id)).job()).retry_of == handle.id
+    assert (await (await app.retry(handle.id)).read()).retry_of == handle.id
 
 
 async def test_what_succeeded_waits_or_runs_cannot(app, send, hand, dead):
@@ -102,7 +102,9 @@ async def test_what_succeeded_waits_or_runs_cannot(app, send, hand, dead):
     waiting = await send.enqueue(2)
 
     for handle, state in ((done, "succeeded"), (waiting, "queued")):
-        with pytest.raises(TransitionRefused, match=f"{handle.id} is {state}; only one that ended"):
+        with pytest.raises(
+            TransitionRefused, match=f"{handle.id} is {state}; only jobs that ended"
+        ):
             await app.retry(handle.id)
     await hand.take("send", queue="mail")
     with pytest.raises(TransitionRefused, match="is running"):
@@ -163,12 +165,12 @@ async def test_many_are_retried_by_filter(app, dead, hand):
 
     handles = await app.retry_many(queue="mail")
 
-    jobs = [await handle.job() for handle in handles]
+    jobs = [await handle.read() for handle in handles]
     assert [job.retry_of for job in jobs] == [handle.id for handle in reversed(mail)]
     [other] = await app.retry_many(type="send")
-    assert (await other.job()).retry_of == lane.id
+    assert (await other.read()).retry_of == lane.id
     [last] = await app.retry_many(states=["skipped", State.CANCELLED])
-    assert (await last.job()).retry_of == skipped.id
+    assert (await last.read()).retry_of == skipped.id
     assert await app.retry_many(type="unheard") == []
 
 
@@ -180,7 +182,7 @@ async def test_repeating_it_retries_nothing_twice(app, dead, hand):
     rest = await app.retry_many(limit=100)
 
     assert [len(first), len(second), len(rest)] == [2, 2, 1]
-    followed = {(await handle.job()).retry_of for handle in [*first, *second, *rest]}
+    followed = {(await handle.read()).retry_of for handle in [*first, *second, *rest]}
     assert followed == {handle.id for handle in before}
     assert await app.retry_many() == []
 
@@ -211,13 +213,13 @@ async def test_many_pages_are_gone_through(app, store, monkeypatch, dead):
 async def test_a_filter_that_makes_no_sense_is_refused(app, dead, wrong):
     await dead()
 
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         await app.retry_many(**wrong)
     assert len(await app.retry_many()) == 1, "nothing had happened"
 
 
 async def test_the_lineage_of_a_chain_counts_links_and_attempts(app, hand):
-    @app.job(delivery="chain", retry=Backoff(2, base="0s"))
+    @app.job(delivery="linked", retry=Backoff(2, base="0s"))
     def story() -> None: ...
 
     root = await story.enqueue()
@@ -261,4 +263,4 @@ async def test_another_app_can_retry_a_type_it_does_not_know(store, dead):
 
     handle = await Outlast(store).retry(before.id)
 
-    assert (await handle.job()).type == "send"
+    assert (await handle.read()).type == "send"

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from outlast import Run, RunError
+from outlast import RunError
 from outlast.core.delivery import Delivery
 from outlast.core.run import Claim
+from outlast.run_context import WorkerRun
 
 CLAIM = Claim("job-1", 4, "run-1", "send", "{}", Delivery.LEASE, 2, 1, 5)
 
@@ -38,11 +39,11 @@ async def run(opened):
         opened.append(FakeTransaction())
         return opened[-1]
 
-    return Run(CLAIM, begin=begin, loop=asyncio.get_running_loop())
+    return WorkerRun(CLAIM, begin=begin, loop=asyncio.get_running_loop())
 
 
 def test_a_run_tells_who_it_is():
-    run = Run(CLAIM)
+    run = WorkerRun(CLAIM)
 
     assert (run.id, run.job_id, run.type, run.token) == ("run-1", "job-1", "send", 4)
     assert run.attempt == 3
@@ -52,7 +53,7 @@ def test_a_run_tells_who_it_is():
 
 
 def test_artifacts_are_gathered_within_bounds(tmp_path):
-    run = Run(CLAIM)
+    run = WorkerRun(CLAIM)
 
     run.attach(tmp_path / "a.txt", "b.txt")
     run.attach("c.txt")
@@ -137,4 +138,4 @@ async def test_a_plain_with_on_the_loop_is_told_instead_of_hanging(run, opened):
 
 def test_a_store_without_transactions_says_so():
     with pytest.raises(RunError, match=r"run run-1 has no transaction: its store.*make the effect"):
-        Run(CLAIM).transaction()
+        WorkerRun(CLAIM).transaction()

@@ -7,9 +7,17 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pydantic import BaseModel, Field
 
-from outlast import DuplicateJob, InvalidJob, InvalidParams, Outlast, PayloadTooLarge, UnknownType
+from outlast import (
+    DuplicateJob,
+    InvalidArgument,
+    InvalidJob,
+    InvalidParams,
+    Outlast,
+    PayloadTooLarge,
+    TypeNotFound,
+)
 from outlast.core.template import Template, merge
-from outlast.errors import TemplateChanged, UnknownTemplate
+from outlast.errors import TemplateChanged, TemplateNotFound
 
 
 class Address(BaseModel):
@@ -37,7 +45,7 @@ def templates(app, send):
 
 
 async def params_of(handle):
-    return json.loads((await handle.job()).params)
+    return json.loads((await handle.read()).params)
 
 
 async def test_a_template_is_kept_as_saved(app, templates, send, clock):
@@ -62,7 +70,7 @@ async def test_all_of_them_come_by_name(templates, send):
     for name in ("b", "a", "c"):
         await templates.save(name, "send")
 
-    assert [template.name for template in await templates.all()] == ["a", "b", "c"]
+    assert [template.name for template in await templates.list()] == ["a", "b", "c"]
 
 
 async def test_a_job_is_what_the_template_and_the_call_say(templates, send):
@@ -72,7 +80,7 @@ async def test_a_job_is_what_the_template_and_the_call_say(templates, send):
 
     handle = await templates.enqueue("weekly", user_id=9, to=Address(street="x", number=1))
 
-    job = await handle.job()
+    job = await handle.read()
     assert json.loads(job.params) == {
         "user_id": 9,
         "day": "2026-01-05",
@@ -89,7 +97,7 @@ async def test_what_json_says_otherwise_survives_the_template(templates, send):
 
     handle = await templates.enqueue("weekly", user_id=1)
 
-    loaded = send.load((await handle.job()).params)
+    loaded = send.load((await handle.read()).params)
     assert (loaded["day"], loaded["blob"], loaded["tags"]) == (day, blob, tags)
 
 
@@ -100,7 +108,7 @@ async def test_options_of_the_call_go_over_the_template(templates, send, clock):
         "weekly", delay="5m", key="k", priority=1, queue=None, group_id="g", on_conflict="reject"
     )
 
-    job = await (await wished.enqueue()).job()
+    job = await (await wished.enqueue()).read()
 
     assert (job.priority, job.queue, job.group_id) == (1, "slow", "g")
     assert job.available_at == clock.now() + timedelta(minutes=5)
@@ -110,11 +118,11 @@ async def test_options_of_the_call_go_over_the_template(templates, send, clock):
 
 async def test_an_edit_keeps_the_id_and_is_another_version(templates, send, clock):
     first = await templates.save("weekly", send, params={"user_id": 1, "day": "2026-01-05"})
-    job = await (await templates.enqueue("weekly")).job()
+    job = await (await templates.enqueue("weekly")).read()
     clock.set_back(timedelta(hours=1))
 
     second = await templates.save("weekly", send, params={"user_id": 2, "day": "2026-01-05"})
-    other = await (await templates.enqueue("weekly")).job()
+    other = await (await templates.enqueue("weekly")).read()
 
     assert (second.id, second.created_at) == (first.id, first.created_at)
     assert second.updated_at > first.updated_at
@@ -132,12 +140,12 @@ async def test_who_knows_an_older_version_cannot_write_over_a_newer(templates, s
     await templates.remove("weekly")
     with pytest.raises(TemplateChanged, match="template weekly is gone"):
         await templates.save("weekly", send, expected=second.updated_at)
-    assert await templates.all() == []
+    assert await templates.list() == []
 
 
 async def test_of_two_edits_at_once_with_one_version_one_is_refused(templates, send, store):
     known = await templates.save("weekly", send)
-    read, both = store.record, asyncio.Barrier(2)
+    read, both = store.document, asyncio.Barrier(2)
 
     async def together(kind, key):
         found = await read(kind, key)
@@ -145,7 +153,7 @@ async def test_of_two_edits_at_once_with_one_version_one_is_refused(templates, s
             await both.wait()
         return found
 
-    store.record = together
+    store.document = together
     told = await asyncio.gather(
         *(templates.save("weekly", send, priority=n, expected=known.updated_at) for n in (1, 2)),
         return_exceptions=True,
@@ -153,27 +161,27 @@ async def test_of_two_edits_at_once_with_one_version_one_is_refused(templates, s
 
     assert sorted(type(each) for each in told if isinstance(each, Exception)) == [TemplateChanged]
     [saved] = [each for each in told if isinstance(each, Template)]
-    store.record = read
+    store.document = read
     assert await templates.get("weekly") == saved
 
 
 async def test_edits_at_once_that_expect_nothing_are_all_written(templates, send):
     await asyncio.gather(*(templates.save("weekly", send, priority=n) for n in range(10)))
 
-    assert len(await templates.all()) == 1
+    assert len(await templates.list()) == 1
 
 
 async def test_removing_changes_nothing_about_its_jobs(templates, send):
     saved = await templates.save("weekly", send, params={"user_id": 1, "day": "2026-01-05"})
     handle = await templates.enqueue("weekly")
-    before = await handle.job()
+    before = await handle.read()
 
     assert await templates.remove("weekly") == saved
 
-    assert await handle.job() == before
+    assert await handle.read() == before
     assert before.template_id == saved.id
     for verb in (templates.get, templates.remove, templates.enqueue):
-        with pytest.raises(UnknownTemplate):
+        with pytest.raises(TemplateNotFound):
             await verb("weekly")
 
 
@@ -185,13 +193,13 @@ async def test_a_template_created_anew_is_another(templates, send):
 
 
 async def test_an_unknown_template_names_those_near_it(templates, send):
-    with pytest.raises(UnknownTemplate, match="there are none") as none:
+    with pytest.raises(TemplateNotFound, match="there are none") as none:
         await templates.get("weekly")
     for name in ("weekly", "weekday", "other"):
         await templates.save(name, send)
 
     assert isinstance(none.value, LookupError)
-    with pytest.raises(UnknownTemplate, match="near it: weekly, weekday"):
+    with pytest.raises(TemplateNotFound, match="near it: weekly, weekday"):
         await templates.enqueue("weakly")
 
 
@@ -210,7 +218,7 @@ async def test_an_unknown_template_names_those_near_it(templates, send):
 async def test_params_that_cannot_fit_are_refused_when_saved(templates, send, params, says):
     with pytest.raises(InvalidParams, match=says):
         await templates.save("weekly", send, params=params)
-    assert await templates.all() == []
+    assert await templates.list() == []
 
 
 async def test_params_too_large_are_refused_when_saved(templates, send):
@@ -237,24 +245,24 @@ async def test_params_too_large_are_refused_when_saved(templates, send):
     ],
 )
 async def test_settings_that_cannot_be_are_refused_when_saved(templates, send, wrong):
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         await templates.save(**{"name": "weekly", "job_type": send, **wrong})
-    assert await templates.all() == []
+    assert await templates.list() == []
 
 
 async def test_a_type_of_another_app_is_refused(templates, store):
     other = Outlast(store).job(name="other")(lambda: None)
 
-    with pytest.raises(InvalidJob, match="no job type of this app"):
+    with pytest.raises(InvalidArgument, match="no job type of this app"):
         await templates.save("weekly", other)
-    with pytest.raises(UnknownType):
+    with pytest.raises(TypeNotFound):
         await templates.save("weekly", "other")
 
 
 async def test_a_template_of_an_unknown_type_cannot_be_enqueued(templates, send, store):
     await templates.save("weekly", send)
 
-    with pytest.raises(UnknownType, match="'send' is not registered"):
+    with pytest.raises(TypeNotFound, match="'send' is not registered"):
         await Outlast(store).templates.enqueue("weekly")
 
 
@@ -331,7 +339,7 @@ async def test_a_type_delivered_once_still_needs_its_slot(app, templates):
     with pytest.raises(InvalidJob, match="slot"):
         await templates.enqueue("daily")
     slot = datetime(2026, 1, 5, tzinfo=UTC)
-    job = await (await templates.options("daily", slot=slot).enqueue()).job()
+    job = await (await templates.options("daily", slot=slot).enqueue()).read()
     assert (job.slot_at, job.template_id) == (slot, (await templates.get("daily")).id)
     with pytest.raises(InvalidJob, match="max_attempts"):
         await templates.save("other", report, max_attempts=2)

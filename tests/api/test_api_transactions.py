@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outlast import InvalidJob, Outlast, Run, State
+from outlast import InvalidArgument, Outlast, Run, State
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def test_a_job_exists_when_the_callers_transaction_commits(file, conn):
     conn.execute("COMMIT")
 
     assert before == []
-    assert {(await each.job()).state for each in [handle, *many]} == {State.QUEUED}
+    assert {(await each.read()).state for each in [handle, *many]} == {State.QUEUED}
 
 
 async def test_a_job_is_gone_when_the_callers_transaction_is_rolled_back(file, conn):
@@ -64,7 +64,7 @@ async def test_a_connection_to_something_else_is_refused(file, tmp_path):
     other.execute("BEGIN IMMEDIATE")
 
     for tx in (other, object()):
-        with pytest.raises(InvalidJob):
+        with pytest.raises(InvalidArgument):
             await send.options(tx=tx).enqueue(1)
 
     other.close()
@@ -73,7 +73,7 @@ async def test_a_connection_to_something_else_is_refused(file, tmp_path):
 async def test_a_store_without_transactions_says_so(app, hand):
     send = with_send(app)
 
-    with pytest.raises(InvalidJob, match="tx was given, but this store cannot join"):
+    with pytest.raises(InvalidArgument, match="tx was given, but this store cannot join"):
         await send.options(tx=object()).enqueue(1)
 
     assert await hand.stored() == []

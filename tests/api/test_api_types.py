@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast import Backoff, InvalidType, Run, Snooze, UnknownType
+from outlast import Backoff, InvalidType, Run, Snooze, TypeNotFound
 from outlast.core.classify import ErrorClass
 from outlast.core.delivery import Delivery
 
@@ -25,7 +25,7 @@ async def test_a_plain_decorator_gives_the_defaults(app):
 async def test_settings_of_a_type_are_kept(app):
     @app.job(
         name="mail.send",
-        delivery="chain",
+        delivery="linked",
         retry=Backoff(3),
         queue="mail",
         priority=-5,
@@ -138,7 +138,7 @@ SETTINGS = [
     ({"name": "x\n"}, "name of a job type"),
     ({"name": 7}, "name of a job type"),
     ({"delivery": "broadcast"}, "broadcast is reserved until the cluster exists; use one of lease"),
-    ({"delivery": "new"}, "delivery is 'new'; use one of lease, chain, once"),
+    ({"delivery": "new"}, "delivery is 'new'; use one of lease, linked, once"),
     ({"delivery": None}, "delivery is None"),
     ({"delivery": "once", "retry": Backoff(3)}, "once never runs again, so retry contradicts it"),
     ({"retry": 3}, r"retry is 3; use Backoff\(max_attempts=5\)"),
@@ -184,6 +184,6 @@ async def test_an_unknown_type_is_told_with_the_known_ones(app):
     app.job(name="fetch")(lambda: None)
 
     with pytest.raises(
-        UnknownType, match="job type 'fetch_feed' is not registered; known: fetch, s"
+        TypeNotFound, match="job type 'fetch_feed' is not registered; known: fetch, s"
     ):
         app.registry.get("fetch_feed")

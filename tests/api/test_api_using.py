@@ -25,7 +25,7 @@ def send(app):
 
 async def test_jobs_go_to_the_other_store_and_then_to_the_old_one_again(app, send, store, guest):
     before = await send.enqueue(1)
-    with app.using(guest):
+    with app.with_store(guest):
         inside = await send.enqueue(2)
         (bound,) = await app.enqueue_many([send.bind(3)])
         with pytest.raises(JobNotFound):
@@ -40,17 +40,17 @@ async def test_jobs_go_to_the_other_store_and_then_to_the_old_one_again(app, sen
 
 async def test_workers_made_in_the_block_serve_the_other_store(app, send, store, guest):
     outside = await send.enqueue(1)
-    with app.using(guest):
+    with app.with_store(guest):
         inside = await send.enqueue(2)
         async with app.worker() as worker:
             await worker.drained()
             assert await inside.result("2m") == 4
 
-    assert (await outside.job()).token == 0
+    assert (await outside.read()).token == 0
 
 
 async def test_an_error_in_the_block_gives_the_old_store_back(app, send, store, guest):
-    with pytest.raises(KeyError), app.using(guest):
+    with pytest.raises(KeyError), app.with_store(guest):
         raise KeyError
 
     handle = await send.enqueue(1)
@@ -61,7 +61,7 @@ async def test_an_error_in_the_block_gives_the_old_store_back(app, send, store, 
 async def test_ids_of_the_block_are_its_own(app, send, guest, clock, ids):
     mine, ids_before = iter(range(10)), app._ids
     ids.job = lambda: f"job-{next(mine)}"
-    with app.using(guest, ids=ids):
+    with app.with_store(guest, ids=ids):
         assert [(await send.enqueue(1)).id for _ in range(2)] == ["job-0", "job-1"]
 
     assert app._ids is ids_before
@@ -70,7 +70,7 @@ async def test_ids_of_the_block_are_its_own(app, send, guest, clock, ids):
 
 async def test_closing_inside_the_block_closes_the_other_store_alone(app, send, store, guest):
     await send.enqueue(1)
-    with app.using(guest):
+    with app.with_store(guest):
         async with app:
             await send.enqueue(2)
         with pytest.raises(StoreClosed):
@@ -94,8 +94,8 @@ async def test_an_app_closed_before_is_closed_after(store, guest):
 
 async def test_blocks_may_be_nested(app, send, guest, clock, ids):
     inner = ModelStore(clock, ids)
-    with app.using(guest):
-        with app.using(inner):
+    with app.with_store(guest):
+        with app.with_store(inner):
             deep = await send.enqueue(1)
         middle = await send.enqueue(2)
 
@@ -106,7 +106,7 @@ async def test_blocks_may_be_nested(app, send, guest, clock, ids):
 async def test_no_part_of_the_app_keeps_the_old_store(app, send, store, guest):
     await (await send.enqueue(1)).cancel()
     assert reaches(app, store)
-    with app.using(guest):
+    with app.with_store(guest):
         assert reaches(app, guest)
         assert not reaches(app, store)
 

@@ -29,7 +29,7 @@ def send(app):
 
 @pytest.fixture
 def story(app):
-    @app.job(delivery="chain", retry=Backoff(3, base="0s"))
+    @app.job(delivery="linked", retry=Backoff(3, base="0s"))
     def story() -> str: ...  # type: ignore[empty-body]
 
     return story
@@ -125,7 +125,7 @@ async def test_a_wait_is_over_in_time_and_the_job_goes_on(send):
     with pytest.raises(WaitTimeout, match=f"job {handle.id} has not ended within 20ms; it goes on"):
         await handle.wait("20ms")
 
-    assert (await handle.job()).state is State.QUEUED
+    assert (await handle.read()).state is State.QUEUED
 
 
 @pytest.mark.parametrize("job_id", ["nope", "", "\ud800", "a\0", "x" * 1_000_000, None, 7])
@@ -140,7 +140,7 @@ async def test_a_job_nobody_knows_is_told(app, job_id):
 
 
 async def test_an_end_is_seen_without_any_hint(store, hand):
-    store.listen = lambda wake, *, topics: lambda: None
+    store.subscribe = lambda wake, *, topics: lambda: None
     async with Outlast(store, poll="5ms") as app:
 
         @app.job
@@ -221,7 +221,7 @@ async def test_a_hint_after_the_loop_is_gone_is_harmless(store):
     app = Outlast(store)
     app.job(name="send")(lambda: None)
     wakes = []
-    store.listen = lambda wake, *, topics: wakes.append(wake) or (lambda: None)
+    store.subscribe = lambda wake, *, topics: wakes.append(wake) or (lambda: None)
     handle = await app.registry.get("send").enqueue()
     waiting = asyncio.create_task(handle.wait())
     await until_waited_for(app, 1)
@@ -241,7 +241,7 @@ async def test_a_waiting_job_is_cancelled_at_once(send, delay):
 
     assert await handle.cancel("no longer wanted") is State.CANCELLED
 
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.reason) == (State.CANCELLED, "no longer wanted")
     assert await handle.cancel() is State.CANCELLED
 
@@ -259,7 +259,7 @@ async def test_a_running_job_is_asked_to_stop_once(app, send, hand):
 
     assert await handle.cancel("please") is State.RUNNING
     assert await handle.cancel("please!") is State.RUNNING
-    assert (await handle.job()).cancel_requested
+    assert (await handle.read()).cancel_requested
     assert [event.reason for event in await app.events(handle.id)] == ["please"]
 
     await hand.end(claim, Stopped("please"))
@@ -303,7 +303,7 @@ async def test_a_cancel_that_lost_a_race_is_decided_again(send, hand, store):
     store.apply = raced
 
     assert await handle.cancel() is State.RUNNING
-    assert (await handle.job()).cancel_requested
+    assert (await handle.read()).cancel_requested
 
 
 async def test_a_cancel_that_always_loses_gives_up(send, store):
@@ -323,4 +323,4 @@ async def test_a_long_reason_is_cut(send):
 
     await handle.cancel("x" * 1_000_000 + "\0")
 
-    assert len((await handle.job()).reason) <= 1024
+    assert len((await handle.read()).reason) <= 1024

@@ -85,6 +85,12 @@ class _Caller:
                 handles = await app.enqueue_many(bound(app, wanted, {}))
                 self.acknowledged += [handle.id for handle in handles]
 
+    def refill(self) -> None:
+        """Enqueue some more if hardly any are left."""
+        if _ask(self.url, LEFT) < BUNCH:
+            self.numbers = range(self.numbers.stop, self.numbers.stop + 2 * BUNCH)
+            asyncio.run(self.enqueue())
+
 
 def outages(
     folder: Path,
@@ -105,13 +111,14 @@ def outages(
         after = _Caller(url, notes, range(jobs // 2, jobs), seed + 1)
         trees = [_plant(grow, url, settings) for _ in range(workers)]
         members = [tree.ready().members() for tree in trees]
+        more = _Caller(url, notes, range(jobs, jobs), seed + 2)
         with _enqueuing(after):
-            pauses = list(_kill_by_and_by(server, url, jobs, kills, rng, tell))
+            pauses = list(_kill_by_and_by(server, more, jobs, kills, rng, tell))
         tell("the rest")
         while left := _ask(url, LEFT):
             until(partial(_is_less, url, left), within=LATE, what=f"an end of one of {left} jobs")
         return Survived(
-            acknowledged=[*before.acknowledged, *after.acknowledged],
+            acknowledged=[*before.acknowledged, *after.acknowledged, *more.acknowledged],
             states=_states(url),
             starts=Counter(note.job for note in notes.all()),
             pauses=pauses,
@@ -130,21 +137,27 @@ def _plant(grow: Callable[..., Tree], url: str, settings: dict[str, Any]) -> Tre
 
 def _kill_by_and_by(
     server: PostgresServer,
-    url: str,
+    more: _Caller,
     jobs: int,
     kills: int,
     rng: random.Random,
     tell: Callable[[str], None],
 ) -> Iterator[float]:
-    """Each time some more have ended: down, and up again; how long until the next one ends."""
+    """Each time some more have ended: down, and up again; how long until the next one ends.
+
+    There is always one to end: where the workers were quicker than this, `more` are enqueued.
+    """
+    url = more.url
     for kill in range(kills):
         tell(f"outage {kill + 1} of {kills}")
         share = jobs * (kill + 1) // (kills + 2)
         until(lambda share=share: _ended(url) >= share, within=LATE, what=f"{share} jobs ended")
+        more.refill()
         server.kill()
         time.sleep(rng.uniform(*DOWN))  # the fault itself, not a wait for something
         server.start()
         back = _ask(url, "SELECT outlast.micros()")
+        more.refill()
         ended = until(partial(_ask, url, ENDED_SINCE, back), within=LATE, what="a job's end")
         yield (ended - back) / 1e6
 

@@ -44,7 +44,7 @@ class Crew:
     async def all_done(self) -> None:
         for handle in self.handles:
             await handle.wait("120s")
-        jobs = [await handle.job() for handle in self.handles]
+        jobs = [await handle.read() for handle in self.handles]
         assert {job.state for job in jobs} == {State.SUCCEEDED}
         assert set(self.ran) == set(range(len(self.handles))), "one was lost"
         assert (await verify(self.app.store)).is_sound
@@ -86,7 +86,7 @@ class Ear(logging.Handler):
     def told_in_few_lines(self) -> None:
         bad = [each for each in self.records if each.exc_info or "\n" in each.getMessage()]
         assert bad == [], "a page of traceback is no clear line"
-        takes = [line for line in self.lines if "cannot take jobs" in line]
+        takes = [line for line in self.lines if "cannot claim jobs" in line]
         assert 1 <= len(takes) <= 4, takes
 
 
@@ -114,7 +114,7 @@ async def test_dynamodb_is_killed_and_started_again(
     with dynamodb_local(tmp_path) as server:
         async with at_work(local.url(server.endpoint, "killed")):
             await asyncio.to_thread(server.kill)
-            await ear.hear("cannot take jobs", "table killed cannot be reached")
+            await ear.hear("cannot claim jobs", "table killed cannot be reached")
 
             await asyncio.to_thread(server.start)
 
@@ -127,7 +127,7 @@ async def test_dynamodb_is_asked_too_much_for_a_while(dynamodb: str, ear: Ear) -
     with dynamodb_gate(dynamodb) as gate:
         async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
             gate.refuse(code, "The level of configured provisioned throughput was exceeded")
-            await ear.hear("cannot take jobs", "is asked too much")
+            await ear.hear("cannot claim jobs", "is asked too much")
 
             gate.open()
 
@@ -150,7 +150,7 @@ async def test_credentials_expire_and_are_renewed_in_their_file(
         gate.key = "first"
         async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
             gate.key = "second"
-            await ear.hear("cannot take jobs", "renew the credentials")
+            await ear.hear("cannot claim jobs", "renew the credentials")
 
             (tmp_path / "new").write_text(words.format("second"))
             (tmp_path / "new").replace(file)  # at once, as whoever renews them does
@@ -177,7 +177,7 @@ async def test_etcd_loses_its_leader_and_then_all_members_for_a_while(
 
         for node in cluster.nodes:
             await asyncio.to_thread(node.kill)
-        await ear.hear("cannot take jobs", "no etcd endpoint of", "answered for 3 s")
+        await ear.hear("cannot claim jobs", "no etcd endpoint of", "answered for 3 s")
         for node in cluster.nodes:
             await asyncio.to_thread(node.start)
         for node in cluster.nodes:

@@ -48,7 +48,7 @@ def test_worker_outlasts_a_lock_that_somebody_holds_for_leases(grow, ledger, not
 
     with locked(ledger.path):
         notes.open_gate("locked")
-        until(lambda: tree.lines("cannot renew", "10 times in a row"), what="failed renewals")
+        until(lambda: tree.lines("cannot renew", "failures=10"), what="failed renewals")
         until(lambda: tree.lines("not written") or tree.lines("cannot take"), what="a complaint")
 
     until(lambda: not ledger.unfinished, what="the end")

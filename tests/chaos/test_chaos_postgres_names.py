@@ -53,7 +53,7 @@ def test_worker_whose_name_was_taken_stops(postgres_url, grow):
 
     code = asyncio.run(take_its_name())
 
-    assert code == WorkerExit.TAKEN, tree.log
+    assert code == WorkerExit.IDENTITY_IN_USE, tree.log
     assert tree.lines("another worker has the name w1")
     assert tree.lines("lock lost, another process acquired it")
 
@@ -68,5 +68,5 @@ def test_second_worker_of_a_name_is_refused_and_gets_it_once_the_first_was_kille
     first.kill()
     third = grow("--instance-id", "w1", env={"CHAOS_URL": postgres_url}).ready()
 
-    assert refused == WorkerExit.TAKEN, second.log
+    assert refused == WorkerExit.IDENTITY_IN_USE, second.log
     assert until(lambda: third.lines("worker started instance=w1"), what="its start")

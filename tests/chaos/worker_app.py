@@ -31,7 +31,7 @@ def register(app: Outlast, notes: Notes) -> Outlast:
         return n
 
     app.job(name="brief", retry=PATIENT)(brief)
-    app.job(name="chained", delivery="chain", retry=PATIENT)(brief)
+    app.job(name="chained", delivery="linked", retry=PATIENT)(brief)
     app.job(name="once", delivery="once")(brief)
 
     @app.job(retry=PATIENT)
@@ -68,7 +68,7 @@ def stubborn(app: Outlast, notes: Notes) -> None:
         return run.token
 
     app.job(name="waits", retry=THREE)(waits)
-    app.job(name="waits_chained", delivery="chain", retry=THREE)(waits)
+    app.job(name="waits_chained", delivery="linked", retry=THREE)(waits)
     app.job(name="waits_once", delivery="once")(waits)
 
     @app.job(retry=THREE)

@@ -30,7 +30,7 @@ async def broken(user: str) -> None:
     raise KeyError(user)
 
 
-@app.job(queue="studio", delivery="chain")
+@app.job(queue="studio", delivery="linked")
 async def story(title: str) -> str:
     return title
 

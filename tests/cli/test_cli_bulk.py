@@ -12,18 +12,18 @@ from .conftest import Cli
 def test_a_filter_may_be_written_with_an_equals_sign(cli: Cli) -> None:
     one, two = (cli.enqueue("add", f'{{"left": {n}}}') for n in (1, 2))
 
-    cli.out("cancel", "args.left=1", "--yes")
-    cli.out("cancel", "type:add", "args.left=2", "--yes")
+    cli.out("cancel", "params.left=1", "--yes")
+    cli.out("cancel", "type:add", "params.left=2", "--yes")
 
     assert {job["id"] for job in cli.documents("jobs", "state:cancelled")} == {one, two}
-    cli.out("retry", "state=cancelled", "args.left=1", "--yes")
+    cli.out("retry", "state=cancelled", "params.left=1", "--yes")
     assert [job["retry_of"] for job in cli.documents("jobs", "state:queued")] == [one]
 
 
 def test_an_id_beside_a_filter_is_refused(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
 
-    assert cli("cancel", job_id, "args.left=1", "--yes").exit_code == 2
+    assert cli("cancel", job_id, "params.left=1", "--yes").exit_code == 2
     assert len(cli.documents("jobs", "state:queued")) == 1
 
 

@@ -71,7 +71,7 @@ def test_what_is_not_there_is_said(cli: Cli, args: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["nonsense", "state:odd", "colour:red", "since:yesterday", "args:3", ":", "state:"]
+    "word", ["nonsense", "state:odd", "colour:red", "since:yesterday", "params:3", ":", "state:"]
 )
 def test_a_bad_filter_is_named(cli: Cli, word: str) -> None:
     cli.out("db", "migrate")

@@ -28,11 +28,11 @@ def test_an_enqueued_job_is_listed_and_shown(cli: Cli) -> None:
         (["type:add"], {"one", "two"}),
         (["type:a*"], {"one", "two"}),
         (["queue:mail"], {"three"}),
-        (["state:queued", "args.left:2"], {"two"}),
+        (["state:queued", "params.left:2"], {"two"}),
         (["state:waiting"], {"one", "two", "three"}),
         (["state:dead"], set()),
         (["since:1h"], {"one", "two", "three"}),
-        (["args.user:ada"], {"three"}),
+        (["params.user:ada"], {"three"}),
     ],
 )
 def test_a_filter_lists_what_it_says(cli: Cli, filters: list[str], expected: set[str]) -> None:
@@ -115,11 +115,11 @@ def test_enqueue_checks_before_it_writes(cli: Cli) -> None:
 def test_edit_changes_a_waiting_job(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
 
-    cli.out("edit", job_id, "--args", '{"left": 5}', "--priority", "7")
+    cli.out("edit", job_id, "--params", '{"left": 5}', "--priority", "7")
 
     (job,) = cli.documents("jobs")
     assert (job["params"], job["priority"]) == ('{"left":5}', 7)
-    assert cli("edit", job_id, "--args", '{"left": "no"}').exit_code == 2
+    assert cli("edit", job_id, "--params", '{"left": "no"}').exit_code == 2
     assert cli("edit", job_id).exit_code == 2
 
 
@@ -162,7 +162,7 @@ def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
         app = load_app("tasks:app")
         async with app:
             add = app.registry.get("add")
-            return (await app.group([add.bind(1), add.bind(2)])).id
+            return (await app.groups.start([add.bind(1), add.bind(2)])).id
 
     group_id = asyncio.run(start())
     (told,) = cli.documents("group", "show", group_id)

@@ -13,7 +13,7 @@ from outlast.store.contract.schedules import SetSchedule
 
 from .conftest import Cli
 
-NIGHTLY = ["save", "nightly", "0 2 * * *", "-t", "add", "--args", '{"left": 1}', "--coalesce"]
+NIGHTLY = ["save", "nightly", "0 2 * * *", "-t", "add", "--params", '{"left": 1}', "--coalesce"]
 SAVED = [*NIGHTLY, "--misfire-grace", "5m", "--timezone", "Europe/Berlin"]
 
 
@@ -91,7 +91,7 @@ def test_a_manual_run_says_which_slot_it_takes_and_takes_it_once(cli: Cli) -> No
 
 
 def test_missed_slots_are_seen_and_one_can_be_run_after_all(cli: Cli) -> None:
-    cli.out("schedule", "save", "often", "--every", "1h", "-t", "add", "--args", '{"left": 1}',
+    cli.out("schedule", "save", "often", "--every", "1h", "-t", "add", "--params", '{"left": 1}',
             "--coalesce", "--misfire-grace", "5m")  # fmt: skip
     asyncio.run(_outage())
 
@@ -128,16 +128,16 @@ WRONG = [
     ("test '0 0 * * *' --every 1h", 2, "not both"),
     ("test", 2, "say when"),
     ("edit nightly --every 10ms", 2, "1s is the shortest"),
-    ("save x @daily -t add --args {} --coalesce --misfire-grace 5m", 2, "left"),
+    ("save x @daily -t add --params {} --coalesce --misfire-grace 5m", 2, "left"),
     ("save x @daily -t ad --coalesce --misfire-grace 5m", 3, "known: add"),
     ("save x @daily --coalesce --misfire-grace 5m", 2, "say what to run"),
     (
-        "save x @daily -t add --args '{\"left\": 1}' --coalesce --misfire-grace 0s",
+        "save x @daily -t add --params '{\"left\": 1}' --coalesce --misfire-grace 0s",
         2,
         "misfire_grace",
     ),
     (
-        "save x @daily -t add --args '{\"left\": 1}' --coalesce --misfire-grace soon",
+        "save x @daily -t add --params '{\"left\": 1}' --coalesce --misfire-grace soon",
         2,
         "misfire_grace is 'soon'",
     ),

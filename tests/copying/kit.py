@@ -18,13 +18,13 @@ from outlast.store.transfer_completion import complete_transfer
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import make_job
 from outlast.testing.model.store import ModelStore
-from outlast.transfer import Copied, StoreCopy
+from outlast.transfer import CopyResult, StoreCopy
 from support.engines.memory import MemoryEngine
 from support.postgres.clock import DatabaseClock
 
 FROM, TO = "sqlite:////source.db", "sqlite:////target.db"
 SEAL = timedelta(seconds=30)
-WRITES = ("stand", "load", "apply")
+WRITES = ("change_transfer_status", "load", "apply")
 
 
 class Died(BaseException):
@@ -67,11 +67,11 @@ class Mortal:
 
     def __getattr__(self, name: str) -> Any:
         there = getattr(self._store, name)
-        if name in {"capabilities", "listen", "exists"}:
+        if name in {"capabilities", "subscribe", "exists"}:
             return there
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            if name == "hold":
+            if name == "acquire_lock":
                 return _Hold()  # the lock of a process dies with it
             return await self._life.live(name, there, *args, **kwargs)
 
@@ -83,7 +83,7 @@ class _Hold:
         return
 
 
-async def move(source: Any, target: Any, **over: Any) -> Copied | None:
+async def move(source: Any, target: Any, **over: Any) -> CopyResult | None:
     numbers = count(0x10_0000)
     given: dict[str, Any] = {"from_url": FROM, "to_url": TO, "grace": timedelta(0), "seal": SEAL}
     given |= {"seen": timedelta(0)}

@@ -34,7 +34,7 @@ SOON = timedelta(milliseconds=100)
 PROGRAM = """
 import asyncio, os, signal, sys
 from datetime import timedelta
-from outlast.transfer import Copier
+from outlast.transfer import StoreCopy
 from outlast.core.ids import Ids
 from outlast.store.open import open_store
 from random import Random
@@ -45,9 +45,9 @@ class Fatal:
         self.store, self.stage = store, stage
     def __getattr__(self, name):
         return getattr(self.store, name)
-    async def stand(self, step):
-        taken = await self.store.stand(step)
-        if step.stage == self.stage:
+    async def change_transfer_status(self, change):
+        taken = await self.store.change_transfer_status(change)
+        if change.stage == self.stage:
             os.kill(os.getpid(), signal.SIGKILL)
         return taken
 
@@ -56,7 +56,7 @@ async def main(one, other, stage):
     await source.open()
     await target.open()
     ids = Ids(lambda: datetime.now(UTC), Random(1).getrandbits)
-    await Copier(Fatal(source, stage), Fatal(target, stage), from_url=one, to_url=other,
+    await StoreCopy(Fatal(source, stage), Fatal(target, stage), from_url=one, to_url=other,
                  new_id=ids.job, grace=timedelta(0), seal=timedelta(seconds=3)).run()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -154,7 +154,7 @@ async def test_what_still_runs_when_the_grace_is_over_is_handed_back(
             job = await app.registry.get("long").enqueue()
             await started.wait()
             await move(app.store, later.store, grace=SOON)
-            await until(lambda: "no more jobs are taken here" in " ".join(caplog.messages))
+            await until(lambda: "claiming stopped" in " ".join(caplog.messages))
             async with later.worker() as worker:
                 await worker.drained()
             [record] = await later.store.get([job.id])
@@ -162,8 +162,8 @@ async def test_what_still_runs_when_the_grace_is_over_is_handed_back(
     assert record is not None
     assert (record.state, record.failures, record.token) == (State.SUCCEEDED, 0, 2)
     told = " ".join(caplog.messages)
-    assert "what still runs here is handed back" in told
-    assert told.count("no more jobs are taken here: this store was moved to") == 1
+    assert "running jobs are stopped and released" in told
+    assert told.count("claiming stopped: this store was moved to") == 1
 
 
 async def test_a_sealed_worker_waits_and_goes_on(
@@ -178,14 +178,14 @@ async def test_a_sealed_worker_waits_and_goes_on(
             await app.registry.get("count").enqueue(number=1)
             await app.store.change_transfer_status(seal)
             async with app.worker() as worker:
-                await until(lambda: "no jobs are taken for now" in " ".join(caplog.messages))
+                await until(lambda: "claiming paused" in " ".join(caplog.messages))
                 opened = StatusChange(stage=TransferStage.OPEN, other=seal.other, by="me")
                 assert await app.store.change_transfer_status(opened)
                 await worker.drained()
 
     told = " ".join(caplog.messages)
     assert done == Counter([1])
-    assert (told.count("no jobs are taken for now"), told.count("taken again")) == (1, 1)
+    assert (told.count("claiming paused"), told.count("claiming resumed")) == (1, 1)
 
 
 async def opened(url: str) -> Store:

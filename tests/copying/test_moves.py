@@ -58,7 +58,7 @@ async def test_everything_arrives_as_it_was(
 
         assert moved is not None
         assert await everything(other) == before
-        assert {kind: each.rows for kind, each in moved.held.items()} == {
+        assert {kind: each.rows for kind, each in moved.digests.items()} == {
             str(kind): len(rows) for kind, rows in before.items()
         }
         assert (await verify(other)).is_sound
@@ -99,7 +99,7 @@ async def test_killed_at_any_write_exactly_one_takes_work(
     """On files at every step alone: each write of theirs is killed elsewhere."""
     writes = await written(tmp_path, clock, kind)
     numbers = range(0 if after else 1, len(writes))  # before the first one nothing has begun
-    chosen = [n for n in numbers if kind != "sqlite" or writes[n] == "stand"]
+    chosen = [n for n in numbers if kind != "sqlite" or writes[n] == "change_transfer_status"]
     seen = []
     for number in chosen:
         (folder := tmp_path / f"{number}").mkdir()
@@ -118,7 +118,7 @@ async def test_killed_at_any_write_exactly_one_takes_work(
             assert (await verify(target)).is_sound
             assert len(await everything(target)) == len(await everything(source))
 
-    assert writes.count("stand") == 5
+    assert writes.count("change_transfer_status") == 5
     # It is the target from the decisive write on, which is the last but one.
     last = 2 if after else 1
     assert seen == ["source"] * (len(chosen) - last) + ["target"] * last
@@ -128,7 +128,7 @@ async def test_under_the_seal_nobody_takes_work_until_its_time_is_over(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     writes = await written(tmp_path, clock)
-    sealing = [n for n, name in enumerate(writes) if name == "stand"][1]
+    sealing = [n for n, name in enumerate(writes) if name == "change_transfer_status"][1]
     (folder := tmp_path / "killed").mkdir()
     async with worlds(folder, clock) as (source, target):
         life = Life(sealing, after=True)
@@ -191,7 +191,7 @@ async def test_bad_targets_and_sources_are_refused_in_a_line(
     async with worlds(folder, clock) as (source, target):
         lock = await source.acquire_lock("outlast-copy")
         assert lock is not None
-        with pytest.raises(StoreBusy, match=r"somebody else copies from or to .*source.db"):
+        with pytest.raises(StoreBusy, match=r"another transfer from or to .*source.db"):
             await move(source, target)
         await lock.release()
         with pytest.raises(Died):
@@ -213,7 +213,7 @@ async def test_where_a_seal_is_not_seen_at_once_nobody_may_work(
         await source.register_worker(make_worker())
         await source.heartbeat(make_holder(), span=SEAL)
 
-        with pytest.raises(TransitionRefused, match=r"only when nobody works.*: worker-1"):
+        with pytest.raises(TransitionRefused, match=r"only while no worker runs.*: worker-1"):
             await move(source, target)
 
         assert await accepts(source)

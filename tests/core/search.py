@@ -7,12 +7,12 @@ from typing import Final
 from outlast.core.delivery import Delivery
 from outlast.core.state import State
 
-from .invariants import Broken
-from .world import BITS, Named, Setting, World
+from .search_invariants import InvariantBroken
+from .search_world import BITS, Named, Setting, World
 
 MASK: Final = (1 << BITS) - 1
-PROGRESS: Final = ("thaw", "learn", "arrive", "send succeeded", "due", "lapse", "reclaim", "claim")
-"""What leads on once nothing more goes wrong; the dead and their supervisors stay silent."""
+PROGRESS: Final = ("thaw", "learn", "arrive", "send succeeded", "due", "expire", "reclaim", "claim")
+"""What leads on once nothing more goes wrong; dead workers and their supervisors take no step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Search:
         self.world = world = World(setting)
         self.first = Moves(lambda part: world.on_line(0, part >> BITS, part & MASK))
         self.second = Moves(lambda part: world.on_line(1, part >> BITS, part & MASK))
-        self.alone = Moves(world.on_crew)
+        self.alone = Moves(world.on_pool)
         self.parents = {world.start: -1}
 
     def run(self) -> Found:
@@ -97,23 +97,23 @@ class Search:
             ending.update(path)
 
     def _moves(self, key: int) -> tuple[tuple[list[int], int], ...]:
-        crew, a, b = key >> 2 * BITS, key >> BITS & MASK, key & MASK
+        pool, a, b = key >> 2 * BITS, key >> BITS & MASK, key & MASK
         try:
             return (
-                (self.first[crew << BITS | a], b),
-                (self.second[crew << BITS | b], a << BITS),
-                (self.alone[crew], a << BITS | b),
+                (self.first[pool << BITS | a], b),
+                (self.second[pool << BITS | b], a << BITS),
+                (self.alone[pool], a << BITS | b),
             )
-        except Broken as broken:
+        except InvariantBroken as broken:
             raise Violation(broken.invariant, [*self._trace(key), broken.step]) from broken
 
     def _lead(self, key: int) -> int:
         """The state after the next step that leads on; negative if there is none."""
-        crew, a, b = key >> 2 * BITS, key >> BITS & MASK, key & MASK
+        pool, a, b = key >> 2 * BITS, key >> BITS & MASK, key & MASK
         (_, part), rest = min(
-            (self.first.leads[crew << BITS | a], b),
-            (self.second.leads[crew << BITS | b], a << BITS),
-            (self.alone.leads[crew], a << BITS | b),
+            (self.first.leads[pool << BITS | a], b),
+            (self.second.leads[pool << BITS | b], a << BITS),
+            (self.alone.leads[pool], a << BITS | b),
         )
         return part | rest if part >= 0 else -1
 
@@ -129,7 +129,7 @@ class Search:
         return trace[::-1]
 
     def _named(self, key: int) -> Iterator[Named]:
-        crew, a, b = key >> 2 * BITS, key >> BITS & MASK, key & MASK
-        yield from ((f"{what} 0", to | b) for what, to in self.world.on_line(0, crew, a))
-        yield from ((f"{what} 1", to | a << BITS) for what, to in self.world.on_line(1, crew, b))
-        yield from ((what, to | a << BITS | b) for what, to in self.world.on_crew(crew))
+        pool, a, b = key >> 2 * BITS, key >> BITS & MASK, key & MASK
+        yield from ((f"{what} 0", to | b) for what, to in self.world.on_line(0, pool, a))
+        yield from ((f"{what} 1", to | a << BITS) for what, to in self.world.on_line(1, pool, b))
+        yield from ((what, to | a << BITS | b) for what, to in self.world.on_pool(pool))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.core.classify import DECISIONS, GUESSES, Classifier, ErrorClass, ErrorMap
+from outlast.core.classify import DEFAULT_CLASSES, OWN_CLASSES, Classifier, ErrorClass, ErrorMap
 from outlast.errors import (
     InvalidParams,
     PayloadTooLarge,
@@ -12,15 +12,15 @@ from outlast.errors import (
 )
 
 PERMANENT, TRANSIENT = ErrorClass.PERMANENT, ErrorClass.TRANSIENT
-BUILT_IN = DECISIONS | GUESSES
+BUILT_IN = OWN_CLASSES | DEFAULT_CLASSES
 
 
 class FeedGone(LookupError):
-    """Somebody's own error."""
+    """An error of an app."""
 
 
 class FeedGoneForGood(PermanentError):
-    """Somebody's own decision."""
+    """A permanent error of an app."""
 
 
 class RateLimited(ConnectionError):
@@ -56,24 +56,24 @@ def other(verdict: ErrorClass) -> ErrorClass:
 def test_what_is_built_in_holds_whatever_the_default(
     error: BaseException, verdict: ErrorClass, unknown: ErrorClass
 ):
-    assert Classifier(unknown=unknown).verdict(error) is verdict
+    assert Classifier(unknown=unknown).classify(error) is verdict
 
 
 @pytest.mark.parametrize("error", [FeedGone(), ValueError(), KeyboardInterrupt(), SystemExit()])
 @pytest.mark.parametrize("unknown", ErrorClass)
 def test_an_unknown_error_gets_the_types_default(error: BaseException, unknown: ErrorClass):
-    assert Classifier(unknown=unknown).verdict(error) is unknown
+    assert Classifier(unknown=unknown).classify(error) is unknown
 
 
 def test_an_unknown_error_is_tried_again_unless_told_otherwise():
-    assert Classifier().verdict(FeedGone()) is TRANSIENT
+    assert Classifier().classify(FeedGone()) is TRANSIENT
 
 
 @pytest.mark.parametrize("verdict", ErrorClass)
 def test_the_types_map_beats_its_default(verdict: ErrorClass):
     classifier = Classifier(errors={FeedGone: verdict}, unknown=other(verdict))
 
-    assert classifier.verdict(FeedGone()) is verdict
+    assert classifier.classify(FeedGone()) is verdict
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
@@ -81,20 +81,20 @@ def test_the_types_map_beats_what_is_built_in(kind: type[BaseException]):
     verdict = other(BUILT_IN[kind])
     classifier = Classifier(errors={kind: verdict})
 
-    assert classifier.verdict(kind("x")) is verdict
+    assert classifier.classify(kind("x")) is verdict
 
 
 @pytest.mark.parametrize("kind", [PermanentError, FeedGoneForGood])
 def test_a_handlers_own_decision_beats_a_map_for_errors_at_large(kind: type[BaseException]):
     classifier = Classifier(errors={Exception: TRANSIENT})
 
-    assert classifier.verdict(kind("no")) is PERMANENT
+    assert classifier.classify(kind("no")) is PERMANENT
 
 
 def test_a_handlers_transient_error_beats_a_default_of_permanent():
     classifier = Classifier(errors={Exception: PERMANENT}, unknown=PERMANENT)
 
-    assert classifier.verdict(TransientError("later")) is TRANSIENT
+    assert classifier.classify(TransientError("later")) is TRANSIENT
 
 
 @pytest.mark.parametrize(
@@ -113,18 +113,18 @@ def test_a_handlers_transient_error_beats_a_default_of_permanent():
 def test_the_most_specific_class_that_is_known_decides(
     errors: ErrorMap, error: BaseException, verdict: ErrorClass
 ):
-    assert Classifier(errors=errors).verdict(error) is verdict
+    assert Classifier(errors=errors).classify(error) is verdict
 
 
 def test_no_error_of_a_seed_that_calls_all_transient_is_permanent():
     """S2's literal reading: every failure is tried again."""
     classifier = Classifier(errors=dict.fromkeys(BUILT_IN, TRANSIENT))
 
-    verdicts = {classifier.verdict(kind("x")) for kind in (*BUILT_IN, FeedGone)}
+    verdicts = {classifier.classify(kind("x")) for kind in (*BUILT_IN, FeedGone)}
 
     assert verdicts == {TRANSIENT}
 
 
 def test_what_is_built_in_cannot_be_changed():
     with pytest.raises(TypeError):
-        DECISIONS[FeedGone] = PERMANENT  # type: ignore[index]
+        OWN_CLASSES[FeedGone] = PERMANENT  # type: ignore[index]

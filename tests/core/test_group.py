@@ -89,7 +89,7 @@ def test_state_is_told_from_the_members(over, state):
     assert group.is_over == (state not in {GroupState.FILLING, GroupState.RUNNING})
 
 
-def test_progress_counts_whoever_has_ended_and_whoever_is_gone():
+def test_progress_counts_ended_and_pruned_members():
     group = make_group(counts={State.SUCCEEDED: 1, State.FAILED: 1, State.RUNNING: 1})
 
     assert (group.done, group.progress) == (3, 0.75)

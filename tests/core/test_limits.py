@@ -17,7 +17,7 @@ from outlast.core.limits import (
     is_storable,
     truncate,
 )
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 ALLOWED = string.ascii_letters + string.digits + "_.:-"
 MARKER = " … [cut]"
@@ -41,13 +41,13 @@ def test_a_name_of_plain_characters_passes_unchanged(name: str):
 @example("a b")
 @example("drop'table")
 def test_any_other_name_is_refused_and_says_which(name: str):
-    with pytest.raises(InvalidJob, match=r"^queue is .*use 1 to 128 of the characters"):
+    with pytest.raises(InvalidArgument, match=r"^queue is .*use 1 to 128 of the characters"):
         check_name(name, what="queue")
 
 
 @pytest.mark.parametrize("name", [None, 5, b"name", ["name"], object()])
 def test_a_name_is_text(name: object):
-    with pytest.raises(InvalidJob, match=r"^queue is "):
+    with pytest.raises(InvalidArgument, match=r"^queue is "):
         check_name(name, what="queue")
 
 
@@ -59,13 +59,13 @@ def test_a_key_is_free_text(key: str):
 
 @pytest.mark.parametrize("key", ["", "k" * (MAX_KEY + 1), None, 5, b"k"])
 def test_a_key_is_neither_empty_nor_endless_nor_anything_but_text(key: object):
-    with pytest.raises(InvalidJob, match=f"^key is .*1 to {MAX_KEY} characters"):
+    with pytest.raises(InvalidArgument, match=f"^key is .*1 to {MAX_KEY} characters"):
         check_key(key, what="key")
 
 
 @pytest.mark.parametrize("key", ["a\0b", "\ud800", "ok\udfff"])
 def test_a_key_no_store_can_keep_is_refused(key: str):
-    with pytest.raises(InvalidJob, match=r"^key is .*cannot be stored"):
+    with pytest.raises(InvalidArgument, match=r"^key is .*cannot be stored"):
         check_key(key, what="key")
 
 
@@ -80,24 +80,24 @@ def test_a_priority_is_a_small_whole_number(priority: int):
 
 @pytest.mark.parametrize("priority", [MIN_PRIORITY - 1, MAX_PRIORITY + 1, 10**30])
 def test_a_priority_out_of_bounds_is_refused_and_shown(priority: int):
-    with pytest.raises(InvalidJob, match=f"^priority is {priority}; it must lie in "):
+    with pytest.raises(InvalidArgument, match=f"^priority is {priority}; it must lie in "):
         check_priority(priority)
 
 
 @pytest.mark.parametrize("priority", [True, 1.0, "1", None, float("nan")])
 def test_a_priority_that_is_no_whole_number_is_refused(priority: object):
-    with pytest.raises(InvalidJob, match=r"^priority is .*use a whole number"):
+    with pytest.raises(InvalidArgument, match=r"^priority is .*use a whole number"):
         check_priority(priority)
 
 
 @pytest.mark.parametrize("check", [check_priority, lambda value: check_name(value, what="queue")])
 def test_a_number_too_long_to_print_is_refused_like_any_other(check):
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         check(10**5000)
 
 
 def test_a_refusal_shows_the_start_of_a_long_value_in_plain_characters():
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidArgument) as refused:
         check_name("é\n" * 100_000, what="queue")
 
     assert len(str(refused.value)) < 250

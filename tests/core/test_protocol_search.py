@@ -14,12 +14,12 @@ from outlast.core.decide import Change, Guard
 from outlast.core.delivery import Delivery
 from outlast.core.state import RunStatus, State
 
-from .crew import FAILED, POISONED, SUCCEEDED, Rules
-from .lineage import Line, Row, Store
 from .search import Found, Violation, search
-from .world import Setting
+from .search_store import Line, Row, Store
+from .search_workers import FAILED, POISONED, SUCCEEDED, Rules
+from .search_world import Setting
 
-LEASE, CHAIN, ONCE = Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE
+LEASE, LINKED, ONCE = Delivery.LEASE, Delivery.LINKED, Delivery.ONCE
 Pair = tuple[Delivery, Delivery]
 
 FULL: Final = os.environ.get("OUTLAST_SIZE") == "full"
@@ -27,13 +27,13 @@ ENDINGS: Final = (SUCCEEDED, FAILED, POISONED) if FULL else (SUCCEEDED, FAILED)
 CANCELS: Final = (1, 1) if FULL else (1, 0)  # clients that ask for each job's end
 AT_LEAST: Final[dict[Pair, int]] = {  # states: the first job may be cancelled, hence both orders
     (LEASE, LEASE): 950_000,
-    (LEASE, CHAIN): 350_000,
-    (CHAIN, LEASE): 350_000,
-    (CHAIN, CHAIN): 130_000,
+    (LEASE, LINKED): 350_000,
+    (LINKED, LEASE): 350_000,
+    (LINKED, LINKED): 130_000,
     (LEASE, ONCE): 95_000,
     (ONCE, LEASE): 95_000,
-    (CHAIN, ONCE): 35_000,
-    (ONCE, CHAIN): 35_000,
+    (LINKED, ONCE): 35_000,
+    (ONCE, LINKED): 35_000,
     (ONCE, ONCE): 9_000,
 }
 
@@ -44,7 +44,7 @@ def small(pair: Pair, store: Store | None = None) -> Setting:
 
 
 def test_the_pairs_are_all_there_are_and_come_to_a_million_states():
-    presets = (LEASE, CHAIN, ONCE)
+    presets = (LEASE, LINKED, ONCE)
 
     pairs = set(product(presets, presets))
 
@@ -68,7 +68,7 @@ def test_every_reachable_state_keeps_every_invariant_and_can_end(pair: Pair):
 @pytest.mark.slow
 def test_two_workers_that_hold_both_jobs_keep_every_invariant():
     rules = Rules(store=Store(), slots=2)
-    setting = Setting(rules=rules, deliveries=(LEASE, CHAIN), workers=2, crashes=1, pauses=1)
+    setting = Setting(rules=rules, deliveries=(LEASE, LINKED), workers=2, crashes=1, pauses=1)
 
     found = search(setting)
 
@@ -79,19 +79,19 @@ def test_the_search_takes_every_kind_of_step():
     found = search(small((LEASE, ONCE)))
 
     assert found.happened == {
-        *("claim", "renew", "lapse", "reclaim", "due", "cancel"),
+        *("claim", "renew", "expire", "reclaim", "due", "cancel"),
         *("send succeeded", "send failed", "send released", "send lost", "send stopped"),
-        *("arrive", "straggle", "learn", "verdict"),
+        *("arrive", "arrive late", "learn", "report death"),
         *("crash", "pause", "thaw"),
     }
 
 
 def test_the_search_reaches_every_end_a_delivery_allows():
-    searches: list[Found] = [search(small((how, ONCE))) for how in (LEASE, CHAIN, ONCE)]
+    searches: list[Found] = [search(small((how, ONCE))) for how in (LEASE, LINKED, ONCE)]
 
     assert set().union(*(found.ends for found in searches)) == {
         *product([LEASE], [State.SUCCEEDED, State.DEAD_LETTER, State.CANCELLED]),
-        *product([CHAIN], [State.SUCCEEDED, State.FAILED, State.DEAD_LETTER, State.CANCELLED]),
+        *product([LINKED], [State.SUCCEEDED, State.FAILED, State.DEAD_LETTER, State.CANCELLED]),
         *product([ONCE], [State.SUCCEEDED, State.FAILED, State.CANCELLED]),
     }
 
@@ -106,7 +106,7 @@ class FinishesWithoutARun(Store):
         return change.move.guard is Guard.OPEN or super().guard_holds(row, change)
 
 
-class RenewsForAnybody(Store):
+class RenewsWithAnyToken(Store):
     def renew(self, row: Row, token: int) -> Row:
         return super().renew(row, row.token)
 
@@ -142,11 +142,11 @@ class ForgetsCancelRequests(Store):
         return False
 
 
-class LooksThenTakes(Store):
-    looks_first = True
+class ReadsThenClaims(Store):
+    reads_before_claim = True
 
 
-class PopsThenRecords(Store):
+class RemovesThenRecords(Store):
     def claim(self, row: Row) -> Row:
         return super().claim(row)._replace(open=None)
 
@@ -174,7 +174,7 @@ class DropsSuccessors(Store):
 SEEDED = [
     (IgnoresTokens, LEASE, "a write under a former token changes nothing"),
     (FinishesWithoutARun, LEASE, "a write under a former token changes nothing"),
-    (RenewsForAnybody, LEASE, "a renewal under a former token changes nothing"),
+    (RenewsWithAnyToken, LEASE, "a renewal under a former token changes nothing"),
     (ReclaimsFreshLeases, LEASE, "a fresh lease is never reclaimed"),
     (NeverReclaims, LEASE, "every job can come to its end"),
     (CountsReleases, LEASE, "failures are the failed and the lost runs"),
@@ -182,14 +182,14 @@ SEEDED = [
     (ForgetsCancelRequests, LEASE, "a job asked to stop ends with its run"),
     (
         ForgetsCancelRequests,
-        CHAIN,
+        LINKED,
         "a successor follows a failure with attempts left, unless cancelled",
     ),
-    (LooksThenTakes, LEASE, "an ended job never changes"),
-    (PopsThenRecords, LEASE, "a job is in exactly one place"),
+    (ReadsThenClaims, LEASE, "an ended job never changes"),
+    (RemovesThenRecords, LEASE, "a job is in exactly one place"),
     (ReusesTokens, LEASE, "each token opens one run and closes it once"),
-    (AlwaysRequeues, ONCE, "a chain or once job runs at most once"),
-    (DropsSuccessors, CHAIN, "a successor follows a failure with attempts left, unless cancelled"),
+    (AlwaysRequeues, ONCE, "a linked or once job runs at most once"),
+    (DropsSuccessors, LINKED, "a successor follows a failure with attempts left, unless cancelled"),
 ]
 
 
@@ -207,11 +207,11 @@ def test_a_seeded_bug_is_found_by_a_short_trace(
     assert 1 <= len(found.value.trace) <= 6
 
 
-def test_two_workers_that_look_before_they_take_are_found_to_share_a_job():
-    rules = Rules(store=LooksThenTakes())
+def test_two_workers_that_read_before_they_claim_are_found_to_share_a_job():
+    rules = Rules(store=ReadsThenClaims())
     setting = Setting(rules=rules, deliveries=(LEASE, ONCE), cancels=(0, 0), crashes=0, pauses=0)
 
     with pytest.raises(Violation) as found:
         search(setting)
 
-    assert found.value.trace == ["look 0", "look 0", "claim 0", "claim 0"]
+    assert found.value.trace == ["read 0", "read 0", "claim 0", "claim 0"]

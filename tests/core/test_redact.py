@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core.redact import (
-    MOST_VALUES,
+    MAX_VALUES,
     REDACTED,
     redact,
     redacted_values,
@@ -68,7 +68,7 @@ def test_what_is_shown_stays_in_the_words() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "nobody has ada@example.org",
+        "no user has ada@example.org",
         "xAda Lovelacex",
         "note 'for the countess'",
         "'London'",
@@ -88,7 +88,7 @@ def test_a_short_value_is_taken_out_where_it_stands_alone() -> None:
 
 
 def test_of_values_without_number_nothing_is_told_but_where() -> None:
-    many = {f"k{n}": f"value {n}" for n in range(MOST_VALUES + 1)}
+    many = {f"k{n}": f"value {n}" for n in range(MAX_VALUES + 1)}
 
     assert without(TRACE, many) == traceback_locations(TRACE)
     assert (

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outlast.core.duration import LONGEST, parse_duration
-from outlast.core.retry import MOST_ATTEMPTS, Backoff, attempts_exhausted
+from outlast.core.retry import MAX_ATTEMPTS, Backoff, attempts_exhausted
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -89,7 +89,7 @@ def test_a_backoff_cannot_be_changed():
     assert backoff.max_attempts == 5
 
 
-@pytest.mark.parametrize("value", [0, -1, MOST_ATTEMPTS + 1, 10**18, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [0, -1, MAX_ATTEMPTS + 1, 10**18, float("nan"), float("inf")])
 def test_a_senseless_number_of_attempts_is_refused_by_name(value: int):
     with pytest.raises(ValueError, match=r"^max_attempts is ") as refused:
         Backoff(value)
@@ -110,7 +110,7 @@ def test_a_senseless_span_is_refused_by_name(name: str, value: object):
         Backoff(**{name: value})
 
 
-@pytest.mark.parametrize("value", [1, 2, MOST_ATTEMPTS, None])
+@pytest.mark.parametrize("value", [1, 2, MAX_ATTEMPTS, None])
 def test_every_sensible_number_of_attempts_is_taken(value: int | None):
     assert Backoff(value).max_attempts == value
 

@@ -180,7 +180,7 @@ async def test_the_settings_are_those_of_s1(studio: Studio, outlast: Harness) ->
     queue = await studio.prepare()
 
     for kind in (studio.story, studio.research):
-        assert (kind.delivery, kind.queue, kind.priority) == ("chain", QUEUE, 0)
+        assert (kind.delivery, kind.queue, kind.priority) == ("linked", QUEUE, 0)
         assert kind.retry == Backoff(max_attempts=4, base="0s", jitter=False)
     assert (studio.story.executor, studio.research.executor) == ("command", "thread")
     assert queue == Queue(name=QUEUE, ordering=Ordering.POSITION, gap=100, concurrency=1)
@@ -299,7 +299,7 @@ async def disturb(studio: Studio, random: Random, waiting: list[str]) -> None:
         case 3 if len(waiting) > 1:
             await studio.app.cancel(job_id)
         case 4:
-            await studio.app.normalise(QUEUE)
+            await studio.app.queues.renumber(QUEUE)
 
 
 def test_the_readme_maps_every_word_of_s1() -> None:

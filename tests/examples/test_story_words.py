@@ -64,7 +64,7 @@ EVENTS: list[Event] = [
 ]
 
 
-def make_job(state: State, *, token: int = 1, delivery: Delivery = Delivery.CHAIN) -> Job:
+def make_job(state: State, *, token: int = 1, delivery: Delivery = Delivery.LINKED) -> Job:
     return Job(
         id=JobId("job-2"),
         seq=2,
@@ -154,7 +154,7 @@ def test_only_what_no_job_of_a_chain_can_be_has_no_word() -> None:
 
 
 def _reachable(states: set[State]) -> set[State]:
-    """Every state that the transition table leads to from these, under `chain`."""
+    """Every state that the transition table leads to from these, under `linked`."""
     found = states | {State.RUNNING}
     for state in states | {State.RUNNING}:
         for event in EVENTS:
@@ -177,7 +177,7 @@ def test_permanently_failed_is_a_dead_letter_alone(state: State) -> None:
         assert marked is (state is State.DEAD_LETTER)
 
 
-@pytest.mark.parametrize("delivery", [each for each in Delivery if each is not Delivery.CHAIN])
+@pytest.mark.parametrize("delivery", [each for each in Delivery if each is not Delivery.LINKED])
 @pytest.mark.parametrize("state", State)
 def test_a_job_that_may_run_twice_or_never_again_is_none_of_s1(
     state: State, delivery: Delivery

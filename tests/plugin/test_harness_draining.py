@@ -203,7 +203,7 @@ async def test_what_could_not_start_in_time_is_skipped(outlast: Harness) -> None
 
     assert not await outlast.drain()
 
-    assert (await handle.job()).state is State.SKIPPED
+    assert (await handle.read()).state is State.SKIPPED
 
 
 async def test_a_limit_is_kept(outlast: Harness) -> None:

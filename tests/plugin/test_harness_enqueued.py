@@ -6,7 +6,7 @@ from unittest.mock import ANY
 import pytest
 from pydantic import BaseModel
 
-from outlast import Backoff, InvalidParams, InvalidType, Outlast, Run, State, UnknownType
+from outlast import Backoff, InvalidParams, InvalidType, Outlast, Run, State, TypeNotFound
 from outlast.testing.enqueued import shown_span
 from outlast.testing.harness import Harness
 
@@ -29,7 +29,7 @@ async def send(run: Run, number: int, copy: bool = False, to: Address | None = N
 async def remind(at: datetime, count: int = 1) -> None: ...
 
 
-@app.job(delivery="chain", retry=Backoff(2))
+@app.job(delivery="linked", retry=Backoff(2))
 async def breaks() -> None:
     raise ValueError
 
@@ -170,7 +170,7 @@ def test_a_mistake_in_the_question_is_no_failed_assertion(outlast: Harness) -> N
         outlast.assert_not_enqueued(send, nmber=3)
     with pytest.raises(InvalidParams, match='takes no argument "run"'):
         outlast.assert_not_enqueued(send, run=None)
-    with pytest.raises(UnknownType, match="known: breaks, remind, send"):
+    with pytest.raises(TypeNotFound, match="known: breaks, remind, send"):
         outlast.assert_not_enqueued("sent")
     with pytest.raises(InvalidType, match="is no job type; pass what"):
         outlast.assert_not_enqueued(send.function)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.config import Settings
 from outlast.testing.clock import FakeClock
-from outlast.worker.supervisor.child_process import Role
+from outlast.worker.supervisor.child_process import ChildRole
 from outlast.worker.supervisor.watchdog import ChildWatchdog
 
 
@@ -15,12 +15,12 @@ class Silent:
 
     pid = 1
     killed_for = None
-    seen = 0
+    last_heartbeat = 0
 
     def __init__(self, role, clock):
         self.role = role
-        self.seen = clock.monotonic()
-        self.board = self
+        self.last_heartbeat = clock.monotonic()
+        self.lease_table = self
 
     def entries(self):
         return []
@@ -33,7 +33,7 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    ("role", "ended"), [(Role.STARTING, 0), (Role.WORKING, 1), (Role.SPARE, 1)]
+    ("role", "ended"), [(ChildRole.STARTING, 0), (ChildRole.WORKING, 1), (ChildRole.SPARE, 1)]
 )
 async def test_child_that_still_loads_its_app_is_not_silent(role, ended):
     clock = FakeClock()

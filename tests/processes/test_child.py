@@ -42,7 +42,7 @@ class Broken:
 
 async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
     line, broken = Line(), Broken()
-    child = WorkerChild(broken, broken, Settings(), held=broken, line=line)
+    child = WorkerChild(broken, broken, Settings(), leases=broken, channel=line)
 
     async with asyncio.timeout(120):
         await child.run()

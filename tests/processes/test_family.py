@@ -11,7 +11,7 @@ from outlast.core.run import LeaseHolder
 from outlast.telemetry import TelemetryEvent
 from outlast.testing.clock import FakeClock
 from outlast.worker.supervisor.child_pool import AppUnusable, ChildPool
-from outlast.worker.supervisor.child_process import ChildProcess, Role
+from outlast.worker.supervisor.child_process import ChildProcess, ChildRole
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable
 
 HOLDER = LeaseHolder(instance_id="here", boot_id="now")
@@ -45,11 +45,11 @@ class Line:
         self.words = asyncio.Queue()
         self.told = []
         self.events = []
-        self.is_clogged = False
+        self.is_backed_up = False
 
     def send(self, kind, **values):
         self.told.append(kind)
-        if kind == "told":
+        if kind == "event":
             self.events.append(values["event"])
 
     async def messages(self):
@@ -74,11 +74,11 @@ class Nursery:
         os.close(theirs)
         kin = ChildProcess(
             Process(),
-            board=SharedLeaseTable.new(),
-            line=Line(),
+            lease_table=SharedLeaseTable.new(),
+            channel=Line(),
             lifeline=ours,
             dump=tempfile.TemporaryFile(),  # noqa: SIM115 - it lives as long as the child
-            born=0,
+            started_at=0,
         )
         self.born.put_nowait(kin)
         return kin
@@ -86,7 +86,7 @@ class Nursery:
     async def next(self, **hello):
         """The next to be born, once it has said hello."""
         kin = await self.born.get()
-        kin.line.words.put_nowait({"is": "hello", **hello})
+        kin.channel.words.put_nowait({"is": "hello", **hello})
         return kin
 
 
@@ -100,10 +100,10 @@ async def family(nursery):
     async def died(kin):
         pass
 
-    family = ChildPool(nursery, size=1, clock=FakeClock(), died=died)
+    family = ChildPool(nursery, size=1, clock=FakeClock(), on_exit=died)
     yield family
     family.stop(0.0)
-    await family.gone(0.0)
+    await family.wait_gone(0.0)
 
 
 async def in_role(kin, role):
@@ -112,18 +112,18 @@ async def in_role(kin, role):
 
 
 async def at_work(family, kin):
-    await in_role(kin, Role.WORKING)
+    await in_role(kin, ChildRole.WORKING)
     assert family.working == [kin]
 
 
 async def test_one_that_dies_between_its_hello_and_the_work_is_replaced(family, nursery):
-    gathering = asyncio.create_task(family.gather())
+    gathering = asyncio.create_task(family.start())
     first = await nursery.next()
     await gathering
     first.process.end(1)
-    await in_role(first, Role.GONE)
+    await in_role(first, ChildRole.GONE)
 
-    family.begin(HOLDER)
+    family.start_work(HOLDER)
 
     await at_work(family, await nursery.next())
 
@@ -132,14 +132,14 @@ async def test_one_that_cannot_even_be_started_is_named_at_the_start(family, nur
     nursery.errors.append(OSError(24, "Too many open files"))
 
     with pytest.raises(AppUnusable, match=r"cannot start a child process.*Too many open files"):
-        await family.gather()
+        await family.start()
 
 
 async def test_one_that_cannot_be_started_in_place_of_a_dead_one_is_tried_again(family, nursery):
-    gathering = asyncio.create_task(family.gather())
+    gathering = asyncio.create_task(family.start())
     first = await nursery.next()
     await gathering
-    family.begin(HOLDER)
+    family.start_work(HOLDER)
     await at_work(family, first)
     nursery.errors += [OSError(24, "Too many open files")] * 2
 
@@ -149,44 +149,44 @@ async def test_one_that_cannot_be_started_in_place_of_a_dead_one_is_tried_again(
 
 
 async def test_one_that_has_stopped_but_does_not_end_is_ended(family, nursery):
-    gathering = asyncio.create_task(family.gather())
+    gathering = asyncio.create_task(family.start())
     first = await nursery.next()
     await gathering
-    family.begin(HOLDER)
+    family.start_work(HOLDER)
     await at_work(family, first)
 
     family.replace(first, "it is old")
     second = await nursery.next()
     await at_work(family, second)
-    first.line.words.put_nowait({"is": "stopped", "settled": {}})
+    first.channel.words.put_nowait({"is": "stopped", "settled": {}})
     await first.process.wait()
 
-    assert first.line.told[-1] == "stop"
+    assert first.channel.told[-1] == "stop"
     assert first.process.returncode == SIGKILLED
     assert family.working == [second]
 
 
 async def test_events_go_to_a_child_that_listens_and_wait_for_one(family, nursery):
-    gathering = asyncio.create_task(family.gather())
-    family.pass_on(TelemetryEvent("first", {}))
+    gathering = asyncio.create_task(family.start())
+    family.forward_event(TelemetryEvent("first", {}))
     kin = await nursery.next(listens=True)
     await gathering
-    family.pass_on(TelemetryEvent("second", {}))
-    kin.line.is_clogged = True
-    family.pass_on(TelemetryEvent("third", {}))
-    while_clogged = list(kin.line.events)
-    kin.line.is_clogged = False
-    family.pass_on(TelemetryEvent("fourth", {}))
+    family.forward_event(TelemetryEvent("second", {}))
+    kin.channel.is_backed_up = True
+    family.forward_event(TelemetryEvent("third", {}))
+    while_backed_up = list(kin.channel.events)
+    kin.channel.is_backed_up = False
+    family.forward_event(TelemetryEvent("fourth", {}))
 
-    assert while_clogged == ["first", "second"]
-    assert kin.line.events == ["first", "second", "third", "fourth"]
+    assert while_backed_up == ["first", "second"]
+    assert kin.channel.events == ["first", "second", "third", "fourth"]
 
 
 async def test_a_child_that_does_not_listen_is_told_of_no_event(family, nursery):
-    gathering = asyncio.create_task(family.gather())
+    gathering = asyncio.create_task(family.start())
     kin = await nursery.next(listens=False)
     await gathering
 
-    family.pass_on(TelemetryEvent("first", {}))
+    family.forward_event(TelemetryEvent("first", {}))
 
-    assert kin.line.told == []
+    assert kin.channel.told == []

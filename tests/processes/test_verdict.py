@@ -11,13 +11,13 @@ from outlast.testing.conformance.factories import SUCCEEDED, job_of, new_id, put
 from outlast.testing.conformance.factories import settle as settle_event
 from outlast.testing.model.store import ModelStore
 from outlast.worker.supervisor.crash_attribution import (
-    LONGEST_CALM,
+    MAX_CRASH_BACKOFF,
     CrashReport,
     charged_runs,
     close_runs,
 )
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry
-from outlast.worker.supervisor.watchdog import is_late
+from outlast.worker.supervisor.watchdog import is_overdue
 
 A, B, C = (Lease(JobId(name), 1) for name in "ABC")
 
@@ -76,7 +76,7 @@ async def test_the_one_to_blame_pays_and_its_neighbours_are_handed_back(store):
 
 
 @pytest.mark.parametrize(
-    ("delivery", "state"), [(Delivery.CHAIN, State.FAILED), (Delivery.ONCE, State.FAILED)]
+    ("delivery", "state"), [(Delivery.LINKED, State.FAILED), (Delivery.ONCE, State.FAILED)]
 )
 async def test_what_never_runs_twice_is_lost_with_its_process_guilty_or_not(store, delivery, state):
     beside = await started(store, delivery=delivery)
@@ -119,7 +119,7 @@ async def test_a_job_that_ends_its_processes_waits_longer_each_time_and_others_g
         waits.append(
             (job.available_at - now).total_seconds() if job.state is State.RETRY_WAIT else 0
         )
-        store._clock.advance(LONGEST_CALM)
+        store._clock.advance(MAX_CRASH_BACKOFF)
 
     assert waits == expected
 
@@ -150,4 +150,4 @@ SECONDS = 1_000_000
 def test_only_a_handler_that_still_runs_and_that_nobody_else_ends_is_late(executor, seconds, late):
     run = LeaseEntry(A, 1, 10 * SECONDS, executor, is_stepping=False)
 
-    assert is_late(run, 10 * SECONDS + int(seconds * SECONDS)) is late
+    assert is_overdue(run, 10 * SECONDS + int(seconds * SECONDS)) is late

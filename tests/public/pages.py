@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"```(python|console)\n(.*?)```", re.DOTALL)
-ASSUMED = {"pip install outlast"}
+ASSUMED = {"pip install ../outlast"}
 """What the tests have done already."""
 
 

@@ -137,7 +137,7 @@ async def around() -> None:
     await app.templates.save("weekly", "fetch", queue="slow", expected=template.updated_at)
     assert_type(await app.templates.enqueue("weekly", url="https://…"), Handle[Any])
     await app.templates.options("weekly", delay="5m", on_conflict="reject").enqueue()
-    assert_type(await app.templates.all(), list[Template])
+    assert_type(await app.templates.list(), list[Template])
 
     again = await app.retry(synced.id)
     assert_type(again, Handle[Any])
@@ -162,18 +162,20 @@ async def main() -> None:
     assert_type(await handle.move("front"), Job)
     assert_type(await app.move(handle.id, before="another-id"), Job)
     assert_type(await app.edit(handle.id, params={"invoice_id": 4}, delay="5m"), Job)
-    assert_type(await app.next_jobs("default", 10), list[Job])
-    assert_type(await app.normalise("default"), int)
+    assert_type(await app.queues.next_jobs("default", 10), list[Job])
+    assert_type(await app.queues.renumber("default"), int)
 
     await send_invoice.enqueue(3, copy=True)
     await send_invoice.options(delay="5m", key="inv:3", priority=5).enqueue(invoice_id=3)
     assert_type(await send_invoice.run_now(invoice_id=3), Handle[Receipt])
     direct = send_invoice.options(wait="30s", on_busy="reject", request="req-7")
     assert_type(await (await direct.run_now(3, copy=True)).result(), Receipt)
-    assert_type(await app.set_queue("slow", ordering="position", concurrency=1, gap=10), Queue)
-    assert_type((await app.pause("slow", reason="deploy", duration="5m")).pause, Pause | None)
-    assert_type(await app.resume("slow"), bool)
-    assert_type(await app.queues(), list[Queue])
+    assert_type(await app.queues.save("slow", ordering="position", concurrency=1, gap=10), Queue)
+    assert_type(
+        (await app.queues.pause("slow", reason="deploy", duration="5m")).pause, Pause | None
+    )
+    assert_type(await app.queues.resume("slow"), bool)
+    assert_type(await app.queues.list(), list[Queue])
     await send_report.options(slot=datetime(2026, 1, 5, tzinfo=UTC)).enqueue()
 
     app.schedule("nightly", "0 2 * * *", send_report, coalesce=True, misfire_grace="5m")
@@ -194,13 +196,15 @@ async def main() -> None:
         await app.enqueue_many(send_invoice.bind(number) for number in range(10)),
         list[Handle[Receipt]],
     )
-    group = await app.group([send_invoice.bind(1), fetch.bind("https://…")], mode="sequential")
+    group = await app.groups.start(
+        [send_invoice.bind(1), fetch.bind("https://…")], mode="sequential"
+    )
     assert_type(group, GroupHandle)
     assert_type(await group.wait(timeout="5s"), Group)
     assert_type((await group.read()).progress, float)
     assert_type(await group.jobs(states=[State.FAILED], limit=10), list[Job])
     assert_type(await group.cancel("changed my mind"), Group)
-    assert_type(await app.groups(limit=10), list[Group])
+    assert_type(await app.groups.list(limit=10), list[Group])
     assert_type(await app.handle(handle.id).result(), Any)
     wished: JobType[[str], bytes] = fetch
     await wished.enqueue("https://…")

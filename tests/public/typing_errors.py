@@ -22,8 +22,8 @@ async def wrong_types() -> None:
     await crunch.options(priority=1).enqueue(1, power="two")  # mistake
     crunch.bind(None)  # mistake
     await app.enqueue_many([crunch])  # mistake
-    await app.group([crunch])  # mistake
-    await app.group([crunch.bind(1)], mode="both")  # mistake
+    await app.groups.start([crunch])  # mistake
+    await app.groups.start([crunch.bind(1)], mode="both")  # mistake
 
 
 async def missing_arguments() -> None:

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from outlast import InvalidSchedule, Outlast, SlotTaken, UnknownSchedule, UnknownTemplate
+from outlast import InvalidSchedule, Outlast, ScheduleNotFound, SlotTaken, TemplateNotFound
 from outlast.core.ids import Ids
 from outlast.core.schedule import SlotOutcome
 from outlast.core.state import State
-from outlast.errors import InvalidJob, InvalidParams, StoreBusy, UnknownType
+from outlast.errors import InvalidArgument, InvalidParams, StoreBusy, TypeNotFound
 from outlast.scheduler.loop import run_trigger_loop, sync_declared
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract import Store
@@ -81,7 +81,7 @@ async def test_declaring_is_checked_at_once(app: Outlast) -> None:
         app.schedule("s", "0 * * * *", "report", **SET)
     with pytest.raises(InvalidSchedule, match="cron"):
         app.schedule("t", "x", "report", **SET)
-    with pytest.raises(InvalidJob, match="name of a schedule"):
+    with pytest.raises(InvalidArgument, match="name of a schedule"):
         app.schedule("two words", "0 * * * *", "report", **SET)
 
 
@@ -90,16 +90,16 @@ async def test_declaring_is_checked_at_once(app: Outlast) -> None:
     [
         ({}, InvalidSchedule),
         ({"job_type": "report", "template": "t"}, InvalidSchedule),
-        ({"job_type": "nothing"}, UnknownType),
-        ({"template": "nothing"}, UnknownTemplate),
+        ({"job_type": "nothing"}, TypeNotFound),
+        ({"template": "nothing"}, TemplateNotFound),
         ({"job_type": "greet"}, InvalidParams),
         ({"job_type": "report", "params": {"x": 1}}, InvalidParams),
         ({"job_type": "report", "max_instances": 0}, InvalidSchedule),
         ({"job_type": "report", "jitter": "soon"}, InvalidSchedule),
         ({"job_type": "report", "misfire_grace": "0s"}, InvalidSchedule),
         ({"job_type": "report", "coalesce": 1}, InvalidSchedule),
-        ({"job_type": "report", "job_name": "two words"}, InvalidJob),
-        ({"job_type": 7}, InvalidJob),
+        ({"job_type": "report", "job_name": "two words"}, InvalidArgument),
+        ({"job_type": 7}, InvalidArgument),
     ],
     ids=str,
 )
@@ -109,7 +109,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_stored(
     with pytest.raises(error):
         await app.schedules.save("s", "0 * * * *", **{**SET, **wishes})
 
-    assert await app.schedules.all() == []
+    assert await app.schedules.list() == []
 
 
 async def test_a_name_is_given_once(app: Outlast) -> None:
@@ -118,7 +118,7 @@ async def test_a_name_is_given_once(app: Outlast) -> None:
 
     with pytest.raises(InvalidSchedule, match="another schedule"):
         await app.schedules.edit("two", new_name="one")
-    with pytest.raises(UnknownSchedule, match="near it: one"):
+    with pytest.raises(ScheduleNotFound, match="near it: one"):
         await app.schedules.get("onne")
 
 
@@ -252,7 +252,7 @@ async def test_a_worker_triggers_what_its_app_declares(
 async def test_one_of_several_loops_triggers_and_another_takes_over(
     app: Outlast, store: Store, clock: FakeClock, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outlast.scheduler.loop.TAKE_OVER", 0.001)
+    monkeypatch.setattr("outlast.scheduler.loop.STANDBY_POLL_S", 0.001)
     await app.schedules.save("s", "0 * * * *", "report", **SET)
     loops = [
         asyncio.create_task(run_trigger_loop(store, ids.job, timedelta(milliseconds=1)))
@@ -273,7 +273,7 @@ async def test_one_of_several_loops_triggers_and_another_takes_over(
 async def test_declared_schedules_wait_for_a_busy_store_and_tell_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("outlast.scheduler.loop.PAUSE", 0.001)
+    monkeypatch.setattr("outlast.scheduler.loop.ERROR_PAUSE_S", 0.001)
     answers = iter([StoreBusy("held"), None, InvalidSchedule("template t is gone")])
 
     async def sync() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from outlast.core.schedule import MOST_DUE, Fold, Gap
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.cron import (
-    NAMED,
+    ALIASES,
     due_slots,
     is_slot,
     make_rule,
@@ -21,7 +21,7 @@ from outlast.scheduler.cron import (
     occurrences,
     slots,
 )
-from outlast.scheduler.preview import Side, diff, preview
+from outlast.scheduler.preview import SlotChange, diff, preview
 
 BERLIN, YORK = "Europe/Berlin", "America/New_York"
 HOWE, APIA = "Australia/Lord_Howe", "Pacific/Apia"
@@ -227,9 +227,9 @@ def test_what_does_not_go_together_is_refused(given, says):
         make_rule(**given)
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", ALIASES)
 def test_named_expressions_are_known(name):
-    assert make_rule(name).cron == NAMED[name]
+    assert make_rule(name).cron == ALIASES[name]
 
 
 EXPRESSIONS = st.builds(
@@ -304,11 +304,11 @@ def test_a_diff_says_which_slots_come_and_go():
     found = diff(old, new, utc("2026-01-01T00:00"), limit=5)
 
     assert found == [
-        (utc("2026-01-01T04:00"), Side.ADDED),
-        (utc("2026-01-01T06:00"), Side.REMOVED),
-        (utc("2026-01-01T08:00"), Side.ADDED),
-        (utc("2026-01-01T12:00"), Side.KEPT),
-        (utc("2026-01-01T16:00"), Side.ADDED),
+        (utc("2026-01-01T04:00"), SlotChange.ADDED),
+        (utc("2026-01-01T06:00"), SlotChange.REMOVED),
+        (utc("2026-01-01T08:00"), SlotChange.ADDED),
+        (utc("2026-01-01T12:00"), SlotChange.KEPT),
+        (utc("2026-01-01T16:00"), SlotChange.ADDED),
     ]
 
 

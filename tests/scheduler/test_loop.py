@@ -6,8 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from outlast.scheduler.loop import AHEAD, EARLY, LAST_MOMENT, RESTS, _step
-from outlast.scheduler.trigger import Triggered
+from outlast.scheduler.loop import (
+    MAX_SLEEP_POLLS,
+    MIN_PREPARE_TIME_S,
+    PREPARE_AHEAD,
+    WAKE_MARGIN_S,
+    _step,
+)
+from outlast.scheduler.trigger import TriggerResult
 from outlast.testing.clock import START
 
 POLL = 0.5
@@ -23,7 +29,7 @@ class Foreseen:
 
     async def run_once(self):
         at = None if self.left is None else START + timedelta(seconds=self.left)
-        return Triggered(outcomes=Counter(), now=START, next_trigger_at=at)
+        return TriggerResult(outcomes=Counter(), now=START, next_trigger_at=at)
 
     async def prepare(self, moment, ahead):
         self.prepared += 1
@@ -51,22 +57,24 @@ async def time(monkeypatch):
 
 @pytest.mark.parametrize("left", [None, 3600.0])
 async def test_rests_for_long_when_nothing_is_near(left):
-    assert await _step(Foreseen(left), POLL) == RESTS * POLL
+    assert await _step(Foreseen(left), POLL) == MAX_SLEEP_POLLS * POLL
 
 
 async def test_wakes_in_time_to_make_ready_what_is_due():
-    near = AHEAD.total_seconds()
+    near = PREPARE_AHEAD.total_seconds()
 
     slept = await _step(Foreseen(near + 3), POLL)
 
-    assert slept == pytest.approx(3 + EARLY)
+    assert slept == pytest.approx(3 + WAKE_MARGIN_S)
     foreseen = Foreseen(near + 3 - slept)
-    assert await _step(foreseen, POLL) == pytest.approx(min(RESTS * POLL, near - EARLY))
+    assert await _step(foreseen, POLL) == pytest.approx(
+        min(MAX_SLEEP_POLLS * POLL, near - WAKE_MARGIN_S)
+    )
     assert foreseen.prepared == 1
 
 
 async def test_does_not_sleep_for_the_time_that_making_ready_took(time):
-    left = RESTS * POLL / 2
+    left = MAX_SLEEP_POLLS * POLL / 2
     foreseen = Foreseen(left, takes=lambda: time.pass_by(left / 4))
 
     assert await _step(foreseen, POLL) == pytest.approx(left * 3 / 4)
@@ -74,7 +82,7 @@ async def test_does_not_sleep_for_the_time_that_making_ready_took(time):
 
 
 async def test_makes_nothing_ready_at_the_last_moment():
-    foreseen = Foreseen(LAST_MOMENT / 2)
+    foreseen = Foreseen(MIN_PREPARE_TIME_S / 2)
 
-    assert await _step(foreseen, POLL) <= LAST_MOMENT / 2
+    assert await _step(foreseen, POLL) <= MIN_PREPARE_TIME_S / 2
     assert foreseen.prepared == 0

@@ -444,7 +444,7 @@ async def test_more_due_than_can_be_looked_at_are_left_out_and_said_so(
     rows = await app.schedules.history("s")
     assert len(rows) == 10
     assert (rows[0].slot.at, rows[-1].slot.at) == (START + HOUR, START + MINUTE)
-    assert rows[-1].reason == f"left out: those before {rows[-2].slot.at}"
+    assert rows[-1].reason == f"skipped: slots before {rows[-2].slot.at}"
     assert (await app.schedules.get("s")).next_slot == START + HOUR + MINUTE
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from outlast.core.decide import Change, Guard, Transition, succeed
 from outlast.core.event import Abandoned, Abandonment, CancelRequested, Failed, FellDue, Lost
 from outlast.core.ids import Ids, JobId
-from outlast.core.job import Job, Key
+from outlast.core.job import DedupeKey, Job
 from outlast.core.run import Claim
 from outlast.core.state import Loss, State
 from outlast.store.contract.queues import Queue
@@ -23,8 +23,8 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
 from support.crash.runner import ACT_IDS, Probe
 from support.crash.scenarios import (
-    CHAIN,
     LEASE,
+    LINKED,
     ONCE,
     SECOND,
     Scenario,
@@ -63,7 +63,7 @@ def _reclaiming(**over: Any) -> Scenario:
 
 
 async def _add_keyed(w: World, _: None) -> None:
-    await w.store.add([w.job(key=Key(key="summary#u1", bucket="2026-01-05"))])
+    await w.store.add([w.job(key=DedupeKey(key="summary#u1", bucket="2026-01-05"))])
 
 
 async def _one_waiting(w: World) -> None:
@@ -127,7 +127,7 @@ MORE: Final = {
     "cancel_scheduled": deciding(_scheduled, CancelRequested()),
     "cancel_retrying": deciding(_retrying, CancelRequested()),
     "cancel_blocked": deciding(_blocked, CancelRequested()),
-    "reclaim_chain": _reclaiming(**CHAIN),
+    "reclaim_linked": _reclaiming(**LINKED),
     "reclaim_once": _reclaiming(**ONCE),
     "reclaim_dead": _reclaiming(max_attempts=1),
     "lose_dead": settling(Lost(Loss.OWNER_DEAD), max_attempts=1),

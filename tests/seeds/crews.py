@@ -44,17 +44,17 @@ async def hold_a_brief(mouth: Connection, path: Path) -> None:
 
 
 async def fail_two_stories(mouth: Connection, path: Path) -> None:
-    """Let a `chain` and a `lease` job fail with an hour's backoff, tell both, wait to be killed."""
+    """Let a `linked` and a `lease` job fail, retry in an hour; send both ids and wait."""
     app = Outlast(SqliteStore(path, clock=FakeClock()), poll="5ms")
     backoff = Backoff(3, base="1h", jitter=False)
 
     def broken() -> None:
         raise TimeoutError("no answer")
 
-    chain = app.job(name="chain", delivery="chain", retry=backoff)(broken)
+    linked = app.job(name="linked", delivery="linked", retry=backoff)(broken)
     lease = app.job(name="lease", retry=backoff)(broken)
     async with app, app.worker() as worker:
-        handles = [await chain.enqueue(), await lease.enqueue()]
+        handles = [await linked.enqueue(), await lease.enqueue()]
         await worker.drained()
         mouth.send([handle.id for handle in handles])
         mouth.recv()

@@ -17,7 +17,7 @@ QUEUE = "SELECT status, reason FROM outlast_reservations ORDER BY seq"
 async def s1(path: Path | str, **settings: Any) -> Outlast:
     """An app with S1's one queue: in order, one at a time."""
     app = Outlast(f"sqlite:///{path}", **{**QUICK, **settings})
-    await app.set_queue("default", ordering="position", concurrency=1)
+    await app.queues.save("default", ordering="position", concurrency=1)
     return app
 
 

@@ -155,7 +155,7 @@ class Life:
         await self._store.apply([change])
 
     def _job(self) -> NewJob:
-        delivery = self._random.choice([Delivery.LEASE, Delivery.CHAIN, Delivery.CHAIN])
+        delivery = self._random.choice([Delivery.LEASE, Delivery.LINKED, Delivery.LINKED])
         return NewJob(
             id=self._id(),
             type=TYPE,

@@ -68,7 +68,7 @@ EVENTS: Final[list[Event]] = [
     Moved(MoveTo(Anchor.FRONT)),
     *(Abandoned(reason) for reason in Abandonment),
 ]
-DELIVERIES: Final = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
+DELIVERIES: Final = (Delivery.LEASE, Delivery.LINKED, Delivery.ONCE)
 
 
 def ways(*deliveries: Delivery) -> Iterator[tuple[State, Transition]]:

@@ -33,7 +33,7 @@ from daily_brief.samples import Item, rss, serve
 from daily_brief.show import QUERIES
 from daily_brief.web import Counter, Web, WebRunsNoJobs
 from outlast import Outlast
-from outlast.scheduler.loop import LOCK
+from outlast.scheduler.loop import LEADER_LOCK
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 
@@ -137,7 +137,7 @@ def told(folder: Path, query: str) -> list[dict[str, Any]]:
 def is_triggered_by_somebody(folder: Path) -> bool:
     async def held() -> bool:
         async with Outlast(f"sqlite:///{folder / 'jobs.db'}") as app:
-            hold = await app.store.acquire_lock(LOCK)
+            hold = await app.store.acquire_lock(LEADER_LOCK)
             if hold is None:
                 return True
             await hold.release()

@@ -22,7 +22,7 @@ from outlast.testing.conformance.factories import (
     new_id,
     put,
 )
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 
 from .crews import hold_a_brief
 from .kit import Child, Sql, opened
@@ -33,7 +33,7 @@ ANOTHER = LeaseHolder(instance_id="news-2", boot_id="boot-3")
 RUNNING = Filter(states=frozenset({State.RUNNING}))
 
 
-async def start(store: SqliteStore, **over: Any) -> Recovered:
+async def start(store: SqliteStore, **over: Any) -> RecoveryResult:
     options: dict[str, Any] = {"scope": "instance", "new_id": new_id, **over}
     return await Recovery(store, NOW, **options).run_once()
 
@@ -52,7 +52,7 @@ async def test_only_rows_of_its_own_earlier_boots_are_taken(store: SqliteStore) 
 
     done = await start(store)
 
-    assert done == Recovered(lost=1)
+    assert done == RecoveryResult(lost=1)
     assert (await job_of(store, own.id)).state is State.FAILED
     assert (await job_of(store, others.id)).state is State.RUNNING
     assert (await store.renew([others.lease], span=LEASE))[0].held, "the other one works on"
@@ -145,7 +145,7 @@ async def test_right_after_the_boot_of_a_killed_worker_nothing_abandoned_is_list
     job = await job_of(store, abandoned)
     await store.close()
     assert before == [abandoned]
-    assert done == Recovered(lost=1)
+    assert done == RecoveryResult(lost=1)
     assert listed == []
     assert job.state is State.FAILED
     assert job.finished_at is not None

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from outlast import InvalidJob, Outlast, SlotTaken
+from outlast import InvalidArgument, Outlast, SlotTaken
 from outlast.core.decide import decide
 from outlast.core.event import Failed, Succeeded
 from outlast.core.ids import Ids
@@ -172,7 +172,7 @@ async def test_a_slot_is_the_utc_instant_and_a_naive_one_is_rejected(
     job = await app.schedules.run("ingestion", local)
 
     assert (await app.get(job.id)).slot_at == datetime(2026, 1, 5, 6, tzinfo=UTC)
-    with pytest.raises(InvalidJob, match="time zone"):
+    with pytest.raises(InvalidArgument, match="time zone"):
         await app.schedules.run("ingestion", datetime(2026, 1, 5, 8))  # noqa: DTZ001 - on purpose
 
 

@@ -29,7 +29,7 @@ from .crews import hold_a_story
 from .kit import LONG, QUICK, SOON, Child, Sql, drain, ids_of, jobs_of, live
 
 AT_ONCE = Backoff(4, base="0s")
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 EVENTS = [FAILED, FAILED, SUCCEEDED, Lost(Loss.OWNER_DEAD), Failed("no", permanent=True)]
 LINKS = """
 WITH RECURSIVE chain (seq, id, links) AS (
@@ -43,10 +43,10 @@ SELECT id, links FROM chain ORDER BY seq
 
 
 async def failing_chain(app: Outlast, times: int = 99) -> tuple[JobId, list[int]]:
-    """Enqueue a chain job that fails that often, and let it; its id and the attempts it saw."""
+    """Enqueue a linked job that fails that often, and let it; its id and the attempts it saw."""
     attempts: list[int] = []
 
-    @app.job(delivery="chain", retry=AT_ONCE)
+    @app.job(delivery="linked", retry=AT_ONCE)
     def story(run: Run) -> None:
         attempts.append(run.attempt)
         if len(attempts) <= times:
@@ -111,14 +111,14 @@ async def test_the_attempt_count_is_the_number_of_links_to_the_root(
 async def test_there_is_no_retry_table_and_no_retry_of_nothing(
     store: SqliteStore, sql: Sql
 ) -> None:
-    await ended(store, FAILED, **CHAIN)
+    await ended(store, FAILED, **LINKED)
     tables = {name for (name,) in sql.rows("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
     assert not [name for name in tables if "retr" in name]
     assert "FOREIGN KEY" in sql.refuses(
         "INSERT INTO outlast_jobs"
         " (id, type, name, queue, delivery, params, created_at, retry_of, root)"
-        f" VALUES ('{'x' * 36}', 'a', 'a', 'a', 'chain', '{{}}', 1, 999, 1)"
+        f" VALUES ('{'x' * 36}', 'a', 'a', 'a', 'linked', '{{}}', 1, 999, 1)"
     )
     assert "FOREIGN KEY" in sql.refuses("DELETE FROM outlast_jobs WHERE seq = 1")
 
@@ -130,7 +130,7 @@ async def test_whatever_happens_each_retry_of_names_a_job_that_exists(
     random, longest, gone = Random(5), 0, 0
     for _ in range(60):
         if not (await store.counts()).get(("default", State.QUEUED)):
-            await put(store, **CHAIN)
+            await put(store, **LINKED)
         await settle(store, await take(store), random.choice(EVENTS))
         clock.advance(random.choice([TICK, HOUR]))
         gone += await store.prune(older_than=HOUR, limit=random.randrange(1, 3))
@@ -146,7 +146,7 @@ async def test_whatever_happens_each_retry_of_names_a_job_that_exists(
 async def test_a_purge_never_takes_a_job_before_its_successors(
     store: SqliteStore, clock: FakeClock, sql: Sql
 ) -> None:
-    first = await ended(store, FAILED, **CHAIN)
+    first = await ended(store, FAILED, **LINKED)
     second = await take(store)
     clock.advance("2h")  # the first is old by now, the last is not
 
@@ -166,7 +166,7 @@ async def test_a_purge_never_takes_a_job_before_its_successors(
 
 @pytest.mark.req("S1-5.3.f")
 async def test_a_retry_is_a_new_job_with_an_id_of_its_own(store: SqliteStore) -> None:
-    claim = await started(store, params='{"n":1}', priority=3, **CHAIN)
+    claim = await started(store, params='{"n":1}', priority=3, **LINKED)
 
     await settle(store, claim, FAILED)
 
@@ -179,14 +179,14 @@ async def test_a_retry_is_a_new_job_with_an_id_of_its_own(store: SqliteStore) ->
 
 @pytest.mark.req("S1-4.2.h")
 async def test_a_job_whose_worker_was_killed_never_executes_again(path: Path) -> None:
-    with Child(hold_a_story, path, "chain", LONG) as worker:
+    with Child(hold_a_story, path, "linked", LONG) as worker:
         interrupted = worker.hear()
         worker.kill()
     Sql(path).expire_leases()
     executed = []
     app = live(path, **QUICK)
 
-    @app.job(delivery="chain")
+    @app.job(delivery="linked")
     def story(run: Run, title: str) -> None:
         executed.append(run.job_id)
 

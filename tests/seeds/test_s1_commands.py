@@ -32,7 +32,7 @@ def think() -> int:
 
 async def run_of(app: Outlast, code: int) -> RunRecord:
     """The run of a command that exits with this code."""
-    command = app.job(name=f"render{code}", delivery="chain", executor="command")(render)
+    command = app.job(name=f"render{code}", delivery="linked", executor="command")(render)
     handle = await command.options(max_attempts=1).enqueue(code)
     await drain(app)
     [run] = await app.runs(handle.id)
@@ -48,7 +48,7 @@ def log_of(run: RunRecord) -> str:
 async def test_the_exit_code_of_a_subprocess_is_written_once(app: Outlast, sql: Sql) -> None:
     failed = await run_of(app, 3)
     fine = await run_of(app, 0)
-    thought = await app.job(delivery="chain")(think).enqueue()
+    thought = await app.job(delivery="linked")(think).enqueue()
     await drain(app)
 
     assert (failed.status, failed.exit_code) == ("failed", 3)
@@ -64,7 +64,7 @@ async def test_the_log_path_names_a_file_that_exists_and_is_written_once(
     app: Outlast, sql: Sql
 ) -> None:
     run = await run_of(app, 0)
-    thought = await app.job(delivery="chain")(think).enqueue()
+    thought = await app.job(delivery="linked")(think).enqueue()
     await drain(app)
 
     assert log_of(run).startswith("by ")

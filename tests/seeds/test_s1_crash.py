@@ -120,7 +120,7 @@ async def test_random_lives_and_deaths_leave_no_corrupt_or_ambiguous_queue(
         assert sql.rows("PRAGMA integrity_check") == [("ok",)]
         assert sql.rows(
             "SELECT r.job FROM outlast_runs AS r JOIN outlast_jobs AS j ON j.seq = r.job"
-            " WHERE j.delivery = 'chain' GROUP BY r.job HAVING count(*) > 1"
+            " WHERE j.delivery = 'linked' GROUP BY r.job HAVING count(*) > 1"
         ) == []  # fmt: skip
         assert await _order(path) == await _order(path)
         ends.update(dict(sql.rows("SELECT id, state FROM outlast_job_state")).values())
@@ -151,7 +151,9 @@ async def _recover(path: Path, passed: timedelta) -> int:
     runs = {job_id: await store.runs(job_id) for job_id in jobs}
     events = {job_id: await store.events(job_id) for job_id in jobs}
     found = {violation.code for violation in (await verify(store)).violations}
-    assert found <= {ViolationCode.BLOCKED_ALONE}, "one scenario blocks a job without a group"
+    assert found <= {ViolationCode.BLOCKED_WITHOUT_GROUP}, (
+        "one scenario blocks a job without a group"
+    )
     await store.close()
     chained = {
         job_id

@@ -126,7 +126,7 @@ async def test_every_row_has_what_orders_it(store: SqliteStore, sql: Sql) -> Non
 
 @pytest.mark.req("S1-1.2.j")
 async def test_a_retry_names_its_predecessor_in_a_column(store: Store, sql: Sql) -> None:
-    first = await ended(store, FAILED, delivery=Delivery.CHAIN)
+    first = await ended(store, FAILED, delivery=Delivery.LINKED)
     second = (await take(store)).id
 
     links = dict(sql.rows("SELECT id, retry_of FROM outlast_job_state"))

@@ -47,14 +47,14 @@ async def test_a_dispatch_that_fails_once_is_tried_again_at_the_next_tick(
     handle = await story.enqueue()
     sql.write(FAULT.format("DELETE ON outlast_waiting"))
     async with app.worker() as worker:
-        await until(lambda: "cannot take jobs" in caplog.text)
-        while_faulty = (await handle.job(), await app.runs(handle.id), list(ran))
+        await until(lambda: "cannot claim jobs" in caplog.text)
+        while_faulty = (await handle.read(), await app.runs(handle.id), list(ran))
         sql.write(MENDED)
         await worker.drained()
 
     assert while_faulty[0].state is State.QUEUED
     assert while_faulty[1:] == ([], [])
-    assert (await handle.job()).state is State.SUCCEEDED
+    assert (await handle.read()).state is State.SUCCEEDED
     assert ran == [1]
 
 
@@ -81,7 +81,7 @@ async def test_a_run_that_cannot_be_inserted_undoes_the_whole_dispatch(
 @asynccontextmanager
 async def a_locked_out_worker(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator:
     """A worker whose handler has just returned, and a lock that keeps it from saying so."""
-    monkeypatch.setattr(finisher, "LONGEST_PAUSE", 0.005)
+    monkeypatch.setattr(finisher, "MAX_RETRY_PAUSE_S", 0.005)
     store = SqliteStore(path, clock=FakeClock(), busy=0.01)
     locked, blocker = asyncio.Event(), Sql(path)
 
@@ -95,7 +95,7 @@ async def a_locked_out_worker(path: Path, monkeypatch: pytest.MonkeyPatch) -> As
 
         handle = await story.enqueue()
         async with app.worker() as worker:
-            await until(lambda: worker._engine._slots.active)
+            await until(lambda: worker._engine._pool.active)
             connection.execute("BEGIN IMMEDIATE")
             locked.set()
             yield handle, worker, connection
@@ -108,7 +108,7 @@ async def test_an_end_that_cannot_be_written_is_retried_until_it_can(
 ) -> None:
     async with a_locked_out_worker(path, monkeypatch) as (handle, worker, lock):
         await until(lambda: "not written after 2 tries" in caplog.text)
-        open_still = await handle.job()
+        open_still = await handle.read()
         lock.execute("ROLLBACK")
         await worker.drained()
 
@@ -131,7 +131,7 @@ async def test_an_end_that_can_never_be_written_is_raised_for_a_person(
 
         assert worker.unwritten == [handle.id]
         assert str(path) in alerts()[0]
-        assert (await handle.job()).state is State.RUNNING
+        assert (await handle.read()).state is State.RUNNING
         lock.execute("ROLLBACK")
 
 

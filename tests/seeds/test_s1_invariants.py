@@ -35,7 +35,7 @@ from outlast.testing.conformance.factories import (
 
 from .kit import Sql
 
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 NEW_RUN = (
     "INSERT INTO outlast_runs (job, token, run_id, status, worker, started_at, finished_at)"
     " VALUES ({}, 1, 'x', 'failed', 1, 1, 1)"
@@ -83,12 +83,12 @@ async def test_for_a_job_that_does_not_exist_no_run_is_written(
 
 
 @pytest.mark.req("S1-5.3.a")
-async def test_no_chain_job_ever_has_a_second_run(
+async def test_no_linked_job_ever_has_a_second_run(
     store: SqliteStore, clock: FakeClock, sql: Sql
 ) -> None:
     for event in (SUCCEEDED, FAILED, LOST, Failed("no", permanent=True)):
         for _ in range(3):
-            await put(store, **CHAIN)
+            await put(store, **LINKED)
         for claim in await take_many(store):
             await settle(store, claim, event)
             await settle(store, claim, FAILED)  # its worker says it twice
@@ -101,8 +101,8 @@ async def test_no_chain_job_ever_has_a_second_run(
     )
     assert len(per_job) > 12
     assert set(per_job) == {(1,)}
-    waiting = (await job_of(store, await put(store, **CHAIN))).seq
-    assert "one_run" in sql.refuses(NEW_OPEN_RUN.format(waiting, 2, "chain"))
+    waiting = (await job_of(store, await put(store, **LINKED))).seq
+    assert "one_run" in sql.refuses(NEW_OPEN_RUN.format(waiting, 2, "linked"))
 
 
 @pytest.mark.req("S1-5.3.b")
@@ -118,10 +118,10 @@ async def test_no_chain_job_ever_has_a_second_run(
         ),
     ],
 )
-async def test_a_running_chain_job_cannot_be_set_back_to_queued(
+async def test_a_running_linked_job_cannot_be_set_back_to_queued(
     statements: list[str], store: SqliteStore, sql: Sql
 ) -> None:
-    claim = await started(store, **CHAIN)
+    claim = await started(store, **LINKED)
 
     sql.refuses(*statements)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import InvalidJob, Outlast, UnknownType
+from outlast import InvalidJob, Outlast, TypeNotFound
 from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.state import State
@@ -31,7 +31,7 @@ from .crashing import wrecks
 from .kit import Sql, drain, jobs_of, live
 
 FROZEN = "outlast: a job is frozen at its first claim"
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 GROUP = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 
@@ -59,8 +59,8 @@ async def test_group_id_is_stored_and_never_changes(app: Outlast, sql: Sql) -> N
     grouped = await story.options(group_id=GROUP).enqueue()
     alone = await story.enqueue()
 
-    assert (await grouped.job()).group_id == GROUP
-    assert (await alone.job()).group_id is None
+    assert (await grouped.read()).group_id == GROUP
+    assert (await alone.read()).group_id is None
     for value in ("NULL", f"'{uuid.uuid4()}'"):
         statement = f"UPDATE outlast_jobs SET group_id = {value} WHERE group_id IS NOT NULL"
         assert sql.refuses(statement) == FROZEN
@@ -71,7 +71,7 @@ async def test_member_of_a_group_has_its_id_and_never_leaves_it(app: Outlast, sq
     @app.job
     def story() -> None: ...
 
-    group = await app.group([story.bind(), story.bind()])
+    group = await app.groups.start([story.bind(), story.bind()])
 
     assert {job.group_id for job in await group.jobs()} == {group.id}
     for change in ("group_id = NULL", "grp = NULL", "grp = grp + 1"):
@@ -87,7 +87,7 @@ async def test_both_types_are_accepted_and_never_change(app: Outlast, sql: Sql) 
 
     handles = [await story.enqueue(), await research.enqueue()]
 
-    assert [(await handle.job()).type for handle in handles] == ["story", "research"]
+    assert [(await handle.read()).type for handle in handles] == ["story", "research"]
     assert sql.refuses("UPDATE outlast_jobs SET type = 'poem'") == FROZEN
     assert sql.refuses("UPDATE outlast_jobs SET type = 'story'") == FROZEN
 
@@ -103,9 +103,9 @@ async def test_a_type_this_app_does_not_know_is_refused_at_enqueue(
     @stranger.job
     def poem() -> None: ...
 
-    with pytest.raises(UnknownType, match=r"poem.*story"):
+    with pytest.raises(TypeNotFound, match=r"poem.*story"):
         app.registry.get("poem")
-    with pytest.raises((UnknownType, InvalidJob), match="poem"):
+    with pytest.raises((TypeNotFound, InvalidJob), match="poem"):
         await app.enqueue_many([story.bind(), poem.bind()])
 
     assert [job.type for job in await jobs_of(store)] in ([], ["story"])
@@ -113,7 +113,7 @@ async def test_a_type_this_app_does_not_know_is_refused_at_enqueue(
 
 @pytest.mark.req("S1-2.1.j")
 async def test_retry_of_is_set_on_a_retry_and_never_changes(store: SqliteStore, sql: Sql) -> None:
-    first = await ended(store, FAILED, **CHAIN)
+    first = await ended(store, FAILED, **LINKED)
     [_, retry] = await jobs_of(store)
 
     assert ((await job_of(store, first)).retry_of, retry.retry_of) == (None, first)
@@ -141,7 +141,7 @@ async def test_created_at_and_queued_at_are_set_by_the_insert_and_never_change(
 async def test_what_the_waiting_row_repeats_of_its_job_never_changes_either(
     change: str, store: SqliteStore, sql: Sql
 ) -> None:
-    await put(store, **CHAIN)
+    await put(store, **LINKED)
 
     sql.refuses(f"UPDATE outlast_waiting SET {change}")
 
@@ -193,7 +193,7 @@ async def test_a_new_job_is_inserted_as_queued(app: Outlast, clock: FakeClock, s
     clock.advance("1h")
     handle = await story.enqueue()
 
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.queued_at) == (State.QUEUED, clock.now())
     assert (job.started_at, job.finished_at, job.token) == (None, None, 0)
     assert sql.rows("SELECT state, token FROM outlast_waiting") == [("queued", 0)]
@@ -233,7 +233,7 @@ async def test_a_cancelled_job_is_cancelled_and_never_dispatched(
     await drain(app)
     clock.advance("1d")
 
-    job = await unwanted.job()
+    job = await unwanted.read()
     assert (job.state, job.reason) == (State.CANCELLED, "changed my mind")
     assert ran == [2]
     assert await app.runs(unwanted.id) == []

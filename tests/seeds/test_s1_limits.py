@@ -18,7 +18,7 @@ OPEN = "SELECT count(*) FROM outlast_open_runs"
 async def stories(path: Path, number: int) -> None:
     """S1's settings: one queue in order, one at a time."""
     async with Outlast(f"sqlite:///{path}") as app:
-        await app.set_queue("default", ordering="position", concurrency=1)
+        await app.queues.save("default", ordering="position", concurrency=1)
 
         @app.job
         def story(n: int) -> None: ...

@@ -72,7 +72,7 @@ async def test_a_dispatched_job_is_immutable_at_the_api_and_in_the_database(
 
     running, other = await story.enqueue(1), await story.enqueue(2)
     await take(store, types=["story"])
-    before = await running.job()
+    before = await running.read()
     assert before.state is State.RUNNING
 
     for attempt in (
@@ -95,11 +95,11 @@ async def test_a_dispatched_job_is_immutable_at_the_api_and_in_the_database(
         " FROM outlast_waiting"
     )
 
-    assert await running.job() == before
+    assert await running.read() == before
 
 
 @pytest.mark.req("S1-R.c")
-async def test_making_room_and_normalising_leave_a_running_job_alone(
+async def test_making_room_and_renumbering_leave_a_running_job_alone(
     app: Outlast, store: SqliteStore
 ) -> None:
     jobs = await lane(store, 4, gap=1)
@@ -107,7 +107,7 @@ async def test_making_room_and_normalising_leave_a_running_job_alone(
     before = await job_of(store, running.id)
 
     await app.move(jobs[3], before=jobs[2])
-    await app.normalise("default")
+    await app.queues.renumber("default")
     await app.move(jobs[1], "back")
 
     assert await job_of(store, running.id) == before
@@ -147,7 +147,7 @@ async def test_priority_changes_while_queued_and_the_order_follows(
     await app.edit(b, priority=7)
 
     assert await order_of(store) == [c, b, a]
-    assert [job.position for job in await app.next_jobs("default", 3)] == [100, 200, 100]
+    assert [job.position for job in await app.queues.next_jobs("default", 3)] == [100, 200, 100]
     assert await claim_order(store, limit=1) == [c]
     with pytest.raises(TransitionRefused, match=f"{c} is running"):
         await app.edit(c, priority=0)
@@ -240,7 +240,7 @@ async def test_a_swap_exchanges_positions_and_changes_two_rows_only(
 
 
 @pytest.mark.req("S1-3.2.f")
-async def test_positions_are_normalised_in_order(
+async def test_positions_are_renumbered_in_order(
     app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     a, b, c = await lane(store, 3)
@@ -250,16 +250,16 @@ async def test_positions_are_normalised_in_order(
     )
     assert await positions(store) == [100, 150, 151]
 
-    assert await app.normalise("default") == 2
+    assert await app.queues.renumber("default") == 2
 
     assert await positions(store) == [100, 200, 300]
     assert await order_of(store) == [a, c, b]
-    assert await app.normalise("default") == 0
+    assert await app.queues.renumber("default") == 0
 
 
 @pytest.mark.req("S1-3.2.g")
 @pytest.mark.parametrize("number", [1, 3, 6])
-async def test_a_fault_midway_through_normalising_leaves_the_old_positions(
+async def test_a_fault_midway_through_renumbering_leaves_the_old_positions(
     number: int, app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     jobs = await lane(store, 6)
@@ -269,18 +269,18 @@ async def test_a_fault_midway_through_normalising_leaves_the_old_positions(
     sql.write(FAULT.format(number))
 
     with pytest.raises(OperatorError, match="disk fault"):
-        await app.normalise("default")
+        await app.queues.renumber("default")
 
     assert sql.rows(PLACES) == before
     assert await store.events(None) == []
     sql.write("DROP TRIGGER fault")
-    assert await app.normalise("default") == 6
+    assert await app.queues.renumber("default") == 6
     assert await order_of(store) == jobs
 
 
 @pytest.mark.req("S1-3.2.g")
-@pytest.mark.parametrize("name", ["normalise", "normalise_placed"])
-def test_killed_while_normalising_the_positions_are_all_old_or_all_new(
+@pytest.mark.parametrize("name", ["renumber", "renumber_placed"])
+def test_killed_while_renumbering_the_positions_are_all_old_or_all_new(
     name: str, tmp_path: Path
 ) -> None:
     found = wrecks(name, tmp_path, every=True)

@@ -35,7 +35,7 @@ OWNERS: Mapping[str, set[str]] = {
         "apply",
         "rearrange",
         "advance",
-        "normalise",
+        "renumber",
         "seal_group",
         "reserve",
         *FIRING,

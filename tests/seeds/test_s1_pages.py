@@ -91,7 +91,7 @@ async def test_queue_order_prints_what_the_query_returns(store: SqliteStore, sql
 
 @pytest.mark.req("S1-7.f")
 async def test_show_prints_a_chain_from_root_to_tip(store: SqliteStore) -> None:
-    root = await put(store, delivery=Delivery.CHAIN)
+    root = await put(store, delivery=Delivery.LINKED)
     for _ in range(2):
         await settle(store, await take(store), FAILED)
     chain = [job.id for job in await store.chain(root)]

@@ -29,7 +29,7 @@ from outlast.testing.conformance.factories import (
     take,
     take_many,
 )
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_target import dump
 
@@ -37,13 +37,13 @@ from .crews import hold_a_story
 from .kit import Child, Sql, jobs_of, opened, race
 from .parts import recover_together
 
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")
 FAILED_ALONE = """
 SELECT j.id FROM outlast_jobs AS j
 JOIN outlast_ends AS e ON e.job = j.seq
 JOIN outlast_runs AS r ON r.job = j.seq
-WHERE r.status IN ('failed', 'lost') AND e.at IS NOT NULL AND j.delivery = 'chain'
+WHERE r.status IN ('failed', 'lost') AND e.at IS NOT NULL AND j.delivery = 'linked'
   AND e.state = 'failed' AND NOT EXISTS (SELECT 1 FROM outlast_jobs WHERE retry_of = j.seq)
 """
 WITHOUT_RUN = """
@@ -60,14 +60,14 @@ def wrecker(store: SqliteStore) -> SqliteWrecker:
     return SqliteWrecker(store.path)
 
 
-async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> Recovered:
+async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> RecoveryResult:
     """What a single worker does when it starts."""
     return await Recovery(store, holder, scope="all", new_id=new_id).run_once()
 
 
 async def unfollowed(store: SqliteStore, wrecker: SqliteWrecker, **over: object) -> Claim:
-    """A failed chain job whose process died, in a lesser store, before it wrote the retry."""
-    claim = await started(store, **CHAIN, **over)
+    """A failed linked job whose process died, in a lesser store, before it wrote the retry."""
+    claim = await started(store, **LINKED, **over)
     await settle(store, claim, FAILED)
     await wrecker.drop_successor(claim.id)
     return claim
@@ -77,15 +77,15 @@ async def unfollowed(store: SqliteStore, wrecker: SqliteWrecker, **over: object)
 async def test_of_a_thousand_finished_and_one_interrupted_exactly_one_is_handled(
     store: SqliteStore,
 ) -> None:
-    await store.add([make_job(**CHAIN) for _ in range(1000)])
+    await store.add([make_job(**LINKED) for _ in range(1000)])
     claims = await take_many(store, limit=1000)
     await store.apply([succeed(claim.job_id, claim.token, None) for claim in claims])
-    interrupted = await started(store, **CHAIN)
+    interrupted = await started(store, **LINKED)
 
     done = await start(store)
 
     assert len(claims) == 1000
-    assert (done, done.actions) == (Recovered(lost=1), 1)
+    assert (done, done.actions) == (RecoveryResult(lost=1), 1)
     assert (await last_run(store, interrupted.id)).status is RunStatus.LOST
 
 
@@ -93,7 +93,7 @@ async def test_of_a_thousand_finished_and_one_interrupted_exactly_one_is_handled
 async def test_a_job_whose_run_is_over_is_only_finished(
     store: SqliteStore, clock: FakeClock, wrecker: SqliteWrecker, sql: Sql
 ) -> None:
-    job_id = await ended(store, SUCCEEDED, **CHAIN)
+    job_id = await ended(store, SUCCEEDED, **LINKED)
     await wrecker.detach(job_id)
     before = dump(store.path)
     clock.advance(SECOND)
@@ -102,7 +102,7 @@ async def test_a_job_whose_run_is_over_is_only_finished(
 
     after = dump(store.path)
     job = await job_of(store, job_id)
-    assert done == Recovered(finished=1)
+    assert done == RecoveryResult(finished=1)
     assert (job.state, job.finished_at) == (State.SUCCEEDED, clock.now())
     changed = {table for table in after if after[table] != before[table]}
     assert changed - {"sqlite_sequence"} == {"outlast_ends", "outlast_events"}
@@ -113,7 +113,7 @@ async def test_a_job_whose_run_is_over_is_only_finished(
 async def test_an_interrupted_run_is_failed_at_the_next_start_and_its_job_retried(
     path: Path,
 ) -> None:
-    with Child(hold_a_story, path, "chain", {}) as worker:
+    with Child(hold_a_story, path, "linked", {}) as worker:
         interrupted = worker.hear()
         worker.kill()
     store = await opened(path)
@@ -123,7 +123,7 @@ async def test_an_interrupted_run_is_failed_at_the_next_start_and_its_job_retrie
     run = await last_run(store, interrupted)
     [old, new] = await jobs_of(store)
     await store.close()
-    assert done == Recovered(lost=1)
+    assert done == RecoveryResult(lost=1)
     assert (run.status, run.reason, run.holder) == (RunStatus.LOST, "startup_recovery", "first")
     assert run.finished_at is not None
     assert (old.id, old.state, old.failures) == (interrupted, State.FAILED, 1)
@@ -134,7 +134,7 @@ async def test_an_interrupted_run_is_failed_at_the_next_start_and_its_job_retrie
 async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
     store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
 ) -> None:
-    job_id = await put(store, **CHAIN)
+    job_id = await put(store, **LINKED)
     await put(store)
     await wrecker.detach(job_id)
     hits = sql.rows(WITHOUT_RUN)
@@ -145,7 +145,7 @@ async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
     [old, new] = await store.chain(job_id)
     assert hits == [(job_id,)]
     assert sql.rows(WITHOUT_RUN) == []
-    assert done == Recovered(without_run=1)
+    assert done == RecoveryResult(without_run=1)
     assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
     assert (old.state, new.state, new.retry_of) == (State.FAILED, State.QUEUED, job_id)
 
@@ -154,7 +154,7 @@ async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
 async def test_a_failed_run_without_its_retry_is_found(
     store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
 ) -> None:
-    whole = await ended(store, FAILED, queue="whole", **CHAIN)
+    whole = await ended(store, FAILED, queue="whole", **LINKED)
     broken = await unfollowed(store, wrecker)
 
     found = await store.missing_successors(limit=100)
@@ -167,7 +167,7 @@ async def test_a_failed_run_without_its_retry_is_found(
 @pytest.mark.req("S1-4.4.c")
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.SUCCEEDED, State.CANCELLED])
 async def test_a_retry_in_any_state_is_enough(store: SqliteStore, state: State) -> None:
-    job_id = await ended(store, FAILED, **CHAIN)
+    job_id = await ended(store, FAILED, **LINKED)
     [_, retry] = await store.chain(job_id)
     if state is State.CANCELLED:
         await settle(store, retry, CancelRequested())
@@ -193,7 +193,7 @@ async def test_a_missing_retry_is_made_at_the_start(
     done = await start(store)
 
     [old, new] = await store.chain(claim.id)
-    assert done == Recovered(continued=1)
+    assert done == RecoveryResult(continued=1)
     assert (new.state, new.retry_of, new.root_id) == (State.QUEUED, claim.id, claim.id)
     assert (new.params, new.priority, new.queue) == (old.params, old.priority, old.queue)
     await settle(store, await take(store), FAILED)
@@ -206,7 +206,7 @@ async def test_recovering_twice_makes_one_retry(store: SqliteStore, wrecker: Sql
 
     done = [await start(store), await start(store)]
 
-    assert done == [Recovered(continued=1), Recovered()]
+    assert done == [RecoveryResult(continued=1), RecoveryResult()]
     assert len(await store.chain(claim.id)) == 2
 
 
@@ -228,12 +228,12 @@ async def test_processes_that_recover_together_make_one_retry(
 @pytest.mark.req("S1-4.5.a")
 async def test_what_is_queued_needs_no_action(store: SqliteStore) -> None:
     for number in range(50):
-        await put(store, priority=number % 3, **(CHAIN if number % 2 else {}))
+        await put(store, priority=number % 3, **(LINKED if number % 2 else {}))
     before = dump(store.path)
 
     done = await start(store)
 
-    assert (done, done.actions) == (Recovered(), 0)
+    assert (done, done.actions) == (RecoveryResult(), 0)
     assert dump(store.path) == before
 
 
@@ -253,7 +253,7 @@ async def test_an_orphan_run_is_copied_to_the_events_deleted_and_warned_of(
     copy = json.loads(event.detail or "")
     assert whole.orphans == 0, "normally there is none"
     assert [table for table, *_ in orphans] == ["outlast_runs"]
-    assert done == Recovered(orphans=1)
+    assert done == RecoveryResult(orphans=1)
     assert sql.value("SELECT count(*) FROM outlast_runs") == 0
     assert sql.rows("PRAGMA foreign_key_check") == []
     assert (event.kind, event.run_id) == (EventKind.ORPHAN_RUN_REMOVED, run.run_id)

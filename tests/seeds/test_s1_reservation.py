@@ -41,7 +41,7 @@ ACTIVE = "SELECT count(*) FROM outlast_reservations WHERE status = 'active'"
 @pytest.fixture
 async def lane(app: Outlast) -> Any:
     """S1's queue, and a handler that waits to be let go."""
-    await app.set_queue("default", ordering="position", concurrency=1)
+    await app.queues.save("default", ordering="position", concurrency=1)
     gates: dict[str, asyncio.Event] = {}
 
     @app.job
@@ -69,7 +69,7 @@ async def active(store: SqliteStore) -> Reservation:
 
 
 async def states(*handles: Handle[Any]) -> list[State]:
-    return [(await handle.job()).state for handle in handles]
+    return [(await handle.read()).state for handle in handles]
 
 
 @pytest.mark.req("S1-1.2.k")
@@ -392,9 +392,9 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
         async with app.worker() as worker:
             await worker.drained()
             if how == "tick":  # or one commit may hold both the job and a claim that came by
-                await app.pause("default")
+                await app.queues.pause("default")
             handle = await (story.run_now() if how == "direct" else story.enqueue())
-            await app.resume("default")
+            await app.queues.resume("default")
             await handle.wait(SOON) if how != "tick" else await _polled(app, handle)
 
     assert [("queued", 0)] in witness.seen
@@ -406,7 +406,7 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
 
 async def _polled(app: Outlast, handle: Handle[Any]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not (await handle.job()).is_final:  # noqa: ASYNC110 - hints are off
+        while not (await handle.read()).is_final:  # noqa: ASYNC110 - hints are off
             await asyncio.sleep(0.005)
 
 

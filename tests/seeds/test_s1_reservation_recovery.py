@@ -38,7 +38,7 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.reservations import make_reservation, reserve
 from outlast.worker.maintenance import reservation_monitor
 from outlast.worker.maintenance.loop import Maintenance
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 from .direct import QUEUE, call, executed, register, s1, work
@@ -60,7 +60,7 @@ def grow(tmp_path: Path) -> Iterator[Grow]:
         yield grow
 
 
-async def start(store: SqliteStore) -> Recovered:
+async def start(store: SqliteStore) -> RecoveryResult:
     """What the next boot does before it takes anything."""
     return await Recovery(store, NEXT_BOOT, scope="instance", new_id=new_id).run_once()
 
@@ -130,7 +130,7 @@ async def test_expired_one_is_set_to_expired_and_the_next_tick_dispatches_the_he
     assert (before, done.expired, done.actions) == ([], 1, 1)
     assert await status(store, held) == ("expired", "caller_silent")
     assert (await job_of(store, held.job_id)).state is State.CANCELLED
-    assert (await head.job()).state is State.SUCCEEDED
+    assert (await head.read()).state is State.SUCCEEDED
 
 
 @pytest.mark.req("S1-4.3.c", "S1-4.3.d", "S1-4.3.f")
@@ -182,7 +182,7 @@ async def test_job_handed_back_outlives_its_reservation(
 async def test_lapsed_one_older_than_many_others_is_found(
     store: SqliteStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reservation_monitor, "AT_ONCE", 2)
+    monkeypatch.setattr(reservation_monitor, "MAX_BATCH", 2)
     oldest = await left_by_the_living(store)
     clock.advance(SPAN)
     for n in range(2):
@@ -325,7 +325,7 @@ async def test_supervised_worker_killed_in_a_direct_run_frees_its_queue(
     first = grow("--instance-id", "it").ready()
     app = register_all(Outlast(f"sqlite:///{book.path}"), book.notes)
     async with app:
-        await app.set_queue("default", concurrency=1)
+        await app.queues.save("default", concurrency=1)
         handle = await app.registry.get("waits").run_now(gate="never")
         until(lambda: book.notes.of(handle.id), what="its run")
         _kill(first, what)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast import InvalidSchedule, Outlast, ScheduleChanged, UnknownSchedule
+from outlast import InvalidSchedule, Outlast, ScheduleChanged, ScheduleNotFound
 from outlast.core.ids import Ids
 from outlast.core.schedule import Schedule, SlotOutcome
 from outlast.scheduler.cron import next_slot
@@ -33,7 +33,7 @@ def trigger(store: SqliteStore, clock: FakeClock) -> Trigger:
 async def story(app: Outlast) -> Outlast:
     """An app with templates `one` and `two` of a type that takes a and b."""
 
-    @app.job(delivery="chain")
+    @app.job(delivery="linked")
     def chapter(a: int, b: int) -> None: ...
 
     await app.templates.save("one", chapter, params={"a": 1, "b": 1})
@@ -89,7 +89,7 @@ async def test_a_new_name_changes_neither_id_nor_triggers(
 
     assert (after.id, after.name) == (before.id, "nights")
     assert len(await story.schedules.history("nights")) == 2
-    with pytest.raises(UnknownSchedule):
+    with pytest.raises(ScheduleNotFound):
         await story.schedules.get("nightly")
 
 
@@ -196,9 +196,9 @@ async def test_a_person_creates_reads_updates_and_deletes_and_only_the_trigger_f
     removed = await story.schedules.remove("nightly")
 
     assert (read, removed) == (created, updated)
-    assert await story.schedules.all() == []
+    assert await story.schedules.list() == []
     assert await params_of(store) == []
-    with pytest.raises(UnknownSchedule):
+    with pytest.raises(ScheduleNotFound):
         await story.schedules.get("nightly")
 
 

@@ -19,7 +19,7 @@ from .test_s1_owners import orphans_of, owners_of
 
 
 def _story(app: Outlast) -> Any:
-    @app.job(delivery="chain", retry=Backoff(2, base="0s"))
+    @app.job(delivery="linked", retry=Backoff(2, base="0s"))
     def story(title: str, pages: int = 1) -> None:
         if title == "broken":
             raise TimeoutError("no answer")
@@ -39,7 +39,7 @@ async def _make_one(mouth: Any, path: Path) -> None:
     app = live(path)
     _story(app)
     async with app:
-        job = await (await app.templates.enqueue("tale", pages=3)).job()
+        job = await (await app.templates.enqueue("tale", pages=3)).read()
         template = await app.templates.get("tale")
     mouth.send((template, job))
 

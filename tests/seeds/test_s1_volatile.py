@@ -52,7 +52,7 @@ async def test_what_a_worker_held_in_memory_is_gone_after_a_restart_and_nothing_
         return title
 
     async with app, app.worker(instance_id="first") as second:
-        at_the_start = (second._held.all(), dict(second._engine._slots.active))
+        at_the_start = (second._leases.all(), dict(second._engine._pool.active))
         again = await app.handle(held).result(timeout=SOON)
 
     assert at_the_start == ([], {})
@@ -118,7 +118,7 @@ async def test_positions_and_order_are_the_same_with_memory_wiped(
 
 @pytest.mark.req("S1-1.3.f")
 def test_killed_in_mid_run_the_run_is_on_disk(path: Path, sql: Sql) -> None:
-    with Child(hold_a_story, path, "chain", {}) as worker:
+    with Child(hold_a_story, path, "linked", {}) as worker:
         job_id = worker.hear()
         worker.kill()
 
@@ -141,7 +141,7 @@ async def test_killed_after_a_failure_the_retry_is_there(path: Path) -> None:
     store = await opened(path, clock=clock)
     [_, successor] = await store.chain(chain)
     waiting = await job_of(store, lease)
-    taken = {claim.id for claim in [await take(store, types=[t]) for t in ("chain", "lease")]}
+    taken = {claim.id for claim in [await take(store, types=[t]) for t in ("linked", "lease")]}
     await store.close()
 
     assert (successor.retry_of, successor.state) == (chain, State.SCHEDULED)

@@ -12,7 +12,7 @@ import companion as example
 from companion.chat import Message
 from companion.companion import Companion
 from companion.handlers import HANDLERS, DailySummaryHandler, UserSyncHandler, token_of
-from outlast import InvalidParams, Outlast, Run, State, UnknownType
+from outlast import InvalidParams, Outlast, Run, State, TypeNotFound
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.worker.maintenance.loop import Maintenance
@@ -84,7 +84,7 @@ async def test_both_types_are_accepted_and_an_unknown_one_is_refused(
     async with companion.app:
         await companion.schedule_sync("ada")
         await companion.schedule_summary("ada", MONDAY)
-        with pytest.raises(UnknownType, match=r"weekly_summary.*daily_summary, user_sync"):
+        with pytest.raises(TypeNotFound, match=r"weekly_summary.*daily_summary, user_sync"):
             companion.app.registry.dump_params("weekly_summary", {"user_id": "ada"})
 
     types = sql.rows("SELECT type FROM outlast_jobs ORDER BY seq")
@@ -140,7 +140,7 @@ async def run_twice(name: str, folder: Path, store: SqliteStore, clock: FakeCloc
         else:
             handle = await companion.schedule_sync("ada")
         first = await drain(companion.app)
-        assert (first.refused, (await handle.job()).state) == (1, State.RUNNING)
+        assert (first.refused, (await handle.read()).state) == (1, State.RUNNING)
         clock.advance("1m")
         assert (await Maintenance(store, companion.app._ids.job).run_once()).reclaimed == 1
         await drain(companion.app)

@@ -168,7 +168,7 @@ async def test_keys_alone_lead_to_every_job_and_every_dedupe_record(
     assert "GlobalSecondaryIndexes" not in described
     assert "LocalSecondaryIndexes" not in described
     for handle in (sync, *days.values()):
-        job = await handle.job()
+        job = await handle.read()
         item = outsider.get("job", f"scheduled#{text_of(job.available_at)}#{job.id}")
         assert item is not None
         assert (item["status"], job.state) == ("completed", State.SUCCEEDED)

@@ -79,7 +79,7 @@ async def test_a_handler_that_returns_none_is_completed(app: Outlast) -> None:
 
     await drain(app)
 
-    job = await handle.job()
+    job = await handle.read()
     [run] = await app.runs(job.id)
     assert (job.state, run.status, run.result) == (State.SUCCEEDED, "succeeded", None)
     assert len(Recorder.seen) == 1
@@ -103,7 +103,7 @@ async def test_a_plain_handle_gets_its_run_and_gives_results_and_outcomes(app: O
     await drain(app)
 
     assert await kept.result() == 7
-    assert (await skipped.job()).state is State.SKIPPED
+    assert (await skipped.read()).state is State.SKIPPED
     assert await mirrored.result() == Summary(user_id=1, day="x")
     runs = [run.run_id for handle in (kept, skipped) for run in await app.runs(handle.id)]
     assert sorted(str(run_id) for run_id, _ in Recorder.seen) == sorted(runs)

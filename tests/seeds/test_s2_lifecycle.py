@@ -45,7 +45,7 @@ async def test_what_is_completed_is_never_claimed_again(
     await store.open()
     await drain(app)
 
-    assert (await handle.job()).state is State.SUCCEEDED
+    assert (await handle.read()).state is State.SUCCEEDED
     assert ran == [1]
     assert await claim_order(store, types=["user_sync"]) == []
 
@@ -64,16 +64,16 @@ async def test_a_first_failure_waits_for_its_backoff_and_is_executed_again(
 
     handle = await user_sync.enqueue()
     await drain(app)
-    failed = await handle.job()
+    failed = await handle.read()
     clock.advance("59s")
     await drain(app)
-    still = await handle.job()
+    still = await handle.read()
     clock.advance("1s")
     await drain(app)
 
     assert (failed.state, still.state) == (State.RETRY_WAIT, State.RETRY_WAIT)
     assert failed.available_at > START
-    assert (await handle.job()).state is State.SUCCEEDED
+    assert (await handle.read()).state is State.SUCCEEDED
     assert ran == [START, START + 60 * SECOND]
 
 
@@ -92,7 +92,7 @@ async def test_a_cancelled_job_that_is_due_is_passed_over(app: Outlast, clock: F
     await drain(app)
 
     assert ran == ["on"]
-    assert (await off.job()).state is State.CANCELLED
+    assert (await off.read()).state is State.CANCELLED
 
 
 @pytest.mark.req("S2-2.h")
@@ -151,7 +151,7 @@ async def test_completed_and_its_moment_appear_in_one_commit(path: Path) -> None
 
         handle = await user_sync.enqueue()
         await drain(app)
-        job = await handle.job()
+        job = await handle.read()
 
     assert witness.seen == [[], [("succeeded", to_micros(START + 7 * SECOND))]]
     assert (job.state, job.finished_at) == (State.SUCCEEDED, START + 7 * SECOND)
@@ -170,10 +170,10 @@ async def test_the_failure_that_passes_the_limit_ends_in_dead_letter_without_a_d
 
     handle = await user_sync.enqueue()
     await drain(app)
-    once = await handle.job()
+    once = await handle.read()
     clock.advance("1m")
     await drain(app)
-    dead = await handle.job()
+    dead = await handle.read()
     clock.advance("30d")
     await drain(app)
 
@@ -196,5 +196,5 @@ async def test_after_the_first_failure_it_is_due_sixty_seconds_later(
     handle = await user_sync.enqueue()
     await drain(app)
 
-    assert (await handle.job()).available_at == clock.now() + 60 * SECOND
+    assert (await handle.read()).available_at == clock.now() + 60 * SECOND
     assert clock.now() == START + 7 * SECOND

@@ -96,14 +96,14 @@ async def test_a_future_job_does_not_run_before_its_time(
     handle = await daily_summary.options(at=noon).enqueue()
     clock.advance(timedelta(hours=1) - TICK)
     await drain(app)
-    too_early = await handle.job()
+    too_early = await handle.read()
     clock.advance(TICK)
     await drain(app)
 
     assert (too_early.state, too_early.token) == (State.SCHEDULED, 0)
     assert too_early.available_at == datetime(2026, 1, 5, 10, tzinfo=UTC)
     assert too_early.available_at.tzinfo is UTC
-    assert (await handle.job()).state is State.SUCCEEDED
+    assert (await handle.read()).state is State.SUCCEEDED
 
 
 @pytest.mark.req("S2-1.l", "S2-2.b", "S2-3.a")
@@ -126,7 +126,7 @@ async def test_in_progress_it_has_a_holder_and_a_lock_that_ends_later(
     assert until > clock.monotonic()
     assert before == [("queued", None, None)]
     assert sql.value("SELECT lease_until FROM outlast_job_state") is None
-    assert (await handle.job()).holder == "worker-7"  # the last one stays on record
+    assert (await handle.read()).holder == "worker-7"  # the last one stays on record
 
 
 @pytest.mark.req("S2-1.m")
@@ -158,17 +158,17 @@ async def test_each_failed_attempt_counts_one_and_success_counts_nothing(
             raise ConnectionError("no route to the bank")
 
     handle = await user_sync.enqueue()
-    counts = [(await handle.job()).failures]
+    counts = [(await handle.read()).failures]
     errors = []
     for _ in range(3):
         await drain(app)
         clock.advance("1m")
-        counts.append((await handle.job()).failures)
+        counts.append((await handle.read()).failures)
         errors.append((await app.runs(handle.id))[-1].error)
 
     assert counts == [0, 1, 2, 2]
     assert ["no route to the bank" in (error or "") for error in errors] == [True, True, False]
-    assert (await handle.job()).state is State.SUCCEEDED
+    assert (await handle.read()).state is State.SUCCEEDED
 
 
 @pytest.mark.req("S2-1.o")
@@ -194,4 +194,4 @@ async def test_created_at_is_the_clock_at_enqueue(app: Outlast, clock: FakeClock
     handle = await user_sync.options(delay="1h").enqueue()
     clock.advance("1d")
 
-    assert (await handle.job()).created_at == START + timedelta(days=3, microseconds=7)
+    assert (await handle.read()).created_at == START + timedelta(days=3, microseconds=7)

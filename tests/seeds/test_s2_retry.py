@@ -20,7 +20,7 @@ async def live_out(app: Outlast, clock: FakeClock, handle) -> list[timedelta]:
     waits = []
     while True:
         await drain(app)
-        job = await handle.job()
+        job = await handle.read()
         if job.is_final:
             return waits
         waits.append(job.available_at - clock.now())
@@ -72,7 +72,7 @@ async def test_the_next_run_is_due_exactly_a_delay_after_the_failure(
     handle = await user_sync.enqueue()
     await drain(app)
 
-    job = await handle.job()
+    job = await handle.read()
     assert job.available_at == START + timedelta(seconds=62, microseconds=2)
     assert job.available_at == (await app.runs(handle.id))[-1].finished_at + timedelta(
         seconds=61, microseconds=3
@@ -116,7 +116,7 @@ async def test_after_the_last_attempt_it_is_a_dead_letter_and_never_called_again
         clock.advance("10d")
         await drain(app)
 
-    job = await handle.job()
+    job = await handle.read()
     assert calls == [1, 2, 3, 4, 5]
     assert (job.state, job.reason, job.failures) == (State.DEAD_LETTER, "attempts_exhausted", 5)
     assert [run.status for run in await app.runs(handle.id)] == ["failed"] * 5

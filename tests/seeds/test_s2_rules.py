@@ -14,7 +14,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.model.store import ModelStore
 from outlast.testing.stores import ids_for_test
-from outlast.worker.engine import Engine
+from outlast.worker.engine import WorkerEngine
 from outlast.worker.lease_table import InMemoryLeaseTable
 
 from .companions import MONDAY, QUICK
@@ -59,7 +59,7 @@ class Watched(ModelStore):
         return await super().claim(*args, **kwargs)
 
 
-def engine_of(companion: Companion) -> Engine:
+def engine_of(companion: Companion) -> WorkerEngine:
     return companion.app.engine(
         InMemoryLeaseTable(),
         queues=None,
@@ -146,7 +146,7 @@ async def test_however_many_are_completed_the_first_look_takes_what_is_due(
     engine.close()
     counts = await store.counts()
     assert first == 1
-    assert (await due.job()).state == "succeeded"
+    assert (await due.read()).state == "succeeded"
     assert sum(counts.values()) == 101
 
 
@@ -161,12 +161,12 @@ async def test_the_first_delay_is_sixty_seconds_unless_set(
 
     for _ in range(4):
         await drain(companion.app)
-        delays.append((await handle.job()).available_at - clock.now())
+        delays.append((await handle.read()).available_at - clock.now())
         clock.advance(delays[-1])
     await drain(companion.app)
 
     assert [delay.total_seconds() for delay in delays] == [seconds * 2**n for n in range(4)]
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.failures) == ("dead_letter", 5)
 
 

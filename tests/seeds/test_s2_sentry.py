@@ -129,7 +129,7 @@ async def test_whatever_sentry_answers_the_outcome_is_the_same(
 
     await drain(app)
 
-    job, [run] = await handle.job(), await app.runs(handle.id)
+    job, [run] = await handle.read(), await app.runs(handle.id)
     assert len(receiver.events) == 1
     assert (job.state, job.failures, run.status) == (State.RETRY_WAIT, 1, "failed")
 
@@ -140,14 +140,14 @@ async def test_where_nobody_answers_the_outcome_is_the_same_and_the_worker_stops
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
         dsn = f"http://a-key@127.0.0.1:{silent.getsockname()[1]}/7"
-        app.on_failure(Sentry(dsn, patience="100ms"))
+        app.on_failure(Sentry(dsn, timeout="100ms"))
         told: list[Failure] = []
         app.on_failure(told.append)
         handle = await app.job(UserSyncHandler).enqueue(user_id=1, mail="x@example.org")
 
         await drain(app)
 
-    assert (await handle.job()).state is State.RETRY_WAIT
+    assert (await handle.read()).state is State.RETRY_WAIT
     assert len(told) == 1
 
 
@@ -161,7 +161,7 @@ async def test_without_a_dsn_it_is_off_and_needs_no_client(
 
     assert not sink.is_on
     assert sink._client is None
-    assert (await handle.job()).state is State.RETRY_WAIT
+    assert (await handle.read()).state is State.RETRY_WAIT
     assert receiver.asked == []
 
 

@@ -72,7 +72,7 @@ async def companion(tmp_path: Path, store: SqliteStore) -> AsyncIterator[Compani
 
 @pytest.fixture
 async def job(companion: Companion) -> Job:
-    return await (await companion.schedule_sync("ada")).job()
+    return await (await companion.schedule_sync("ada")).read()
 
 
 @pytest.mark.req("S2-1.k")
@@ -195,8 +195,8 @@ async def test_due_now_and_due_tomorrow_are_pending_and_only_the_first_is_claime
     await drain(companion.app)
 
     assert (shown[now.id], shown[tomorrow.id]) == ("pending", "pending")
-    assert (await now.job()).state is State.SUCCEEDED
-    left = await tomorrow.job()
+    assert (await now.read()).state is State.SUCCEEDED
+    left = await tomorrow.read()
     assert (status(left), left.token) == ("pending", 0)
 
 

@@ -101,7 +101,7 @@ async def test_a_retry_waits_twice_as_long_each_time_and_is_stored_so(
     waits = []
     for _ in range(3):
         await drain(app)
-        next_retry_at = (await handle.job()).available_at
+        next_retry_at = (await handle.read()).available_at
         waits.append(next_retry_at - clock.now())
         clock.advance(waits[-1])
 
@@ -118,7 +118,7 @@ async def test_the_wait_is_capped_at_a_day(app: Outlast, clock: FakeClock) -> No
     waits = []
     for _ in range(14):
         await drain(app)
-        waits.append((await handle.job()).available_at - clock.now())
+        waits.append((await handle.read()).available_at - clock.now())
         clock.advance(waits[-1])
 
     assert waits[10] == 1024 * MINUTE

@@ -36,7 +36,7 @@ async def test_a_new_job_is_pending_and_the_next_claim_returns_it(
     def scrape(source: int) -> None: ...
 
     handle = await scrape.enqueue(3)
-    pending = await handle.job()
+    pending = await handle.read()
 
     assert (pending.state, pending.holder) == (State.QUEUED, None)
     assert await claim_order(store, types=["scrape"], limit=1) == [handle.id]
@@ -63,7 +63,7 @@ async def test_a_timeout_makes_it_retryable(app: Outlast) -> None:
     handle = await scrape.enqueue()
     await drain(app)
 
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.failures) == (State.RETRY_WAIT, 1)
 
 
@@ -79,7 +79,7 @@ async def test_a_job_that_returned_succeeded_and_is_never_claimed_again(
     await drain(app)
     clock.advance("1d")
 
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.finished_at) == (State.SUCCEEDED, START + 7 * SECOND)
     assert await claim_order(store, types=["scrape"]) == []
 
@@ -143,7 +143,7 @@ async def test_a_permanent_error_fails_at_once(app: Outlast, clock: FakeClock) -
         await drain(app)
         clock.advance("1d")
 
-    jobs = [await handle.job() for handle in handles]
+    jobs = [await handle.read() for handle in handles]
     assert sorted(calls) == ["map", "word"]
     assert [(job.state, job.reason) for job in jobs] == [(State.DEAD_LETTER, "permanent")] * 2
 

@@ -82,7 +82,7 @@ async def test_two_workers_process_twenty_jobs_twenty_times(path: Path, clock: F
         async with apps[0].worker(concurrency=2) as one, apps[1].worker(concurrency=2) as two:
             await one.drained()
             await two.drained()
-        states = [(await handle.job()).state for handle in handles]
+        states = [(await handle.read()).state for handle in handles]
 
     assert sorted(ran) == sorted(ids_of(handles))
     assert states == [State.SUCCEEDED] * 20

@@ -63,7 +63,7 @@ class Orders:
             await self.store.renew([claim.lease for claim in claims], span=LEASE)
             await self.store.apply([_some_end(claim, number + n) for n, claim in enumerate(claims)])
             await self.store.add(
-                [make_job(id=IDS.job(), delivery=Delivery.CHAIN) for _ in range(3)]
+                [make_job(id=IDS.job(), delivery=Delivery.LINKED) for _ in range(3)]
             )
         return rounds
 

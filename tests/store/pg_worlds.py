@@ -16,7 +16,7 @@ INSERT INTO {schema}.jobs (
 SELECT
   ('00000000-0000-7000-b000-' || lpad(to_hex(:base + n), 12, '0'))::uuid,
   'type-' || n % 3, 'name-' || n, 'queue-' || n % 5,
-  CASE WHEN n % 10 = 0 THEN 'chain' WHEN n % 10 = 1 THEN 'once' ELSE 'lease' END,
+  CASE WHEN n % 10 = 0 THEN 'linked' WHEN n % 10 = 1 THEN 'once' ELSE 'lease' END,
   '{{}}', n,
   CASE WHEN :links AND n % 10 = 0 AND n > 10 THEN
     ('00000000-0000-7000-b000-' || lpad(to_hex(:base + n - 10), 12, '0'))::uuid END,

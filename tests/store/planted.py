@@ -25,7 +25,7 @@ async def sound_world(store: SqliteStore) -> None:
     await settle(store, await started(store, queue="retried"), FAILED)
     await take(store, queue="retried")
     await put(store, queue="queued")
-    await ended(store, FAILED, queue="link", delivery=Delivery.CHAIN)
+    await ended(store, FAILED, queue="link", delivery=Delivery.LINKED)
     await started(store, queue="once", name="nightly", delivery=Delivery.ONCE)
     await ended(store, FAILED, queue="dead", max_attempts=1)
     dropped = await put(store, queue="dropped")
@@ -177,15 +177,15 @@ def _key(scope: str, seq: int | None) -> Callable[[Vandal], None]:
 
 _C = ViolationCode
 PLANTS: Final = (
-    Plant(_C.STANDS_NOWHERE, ("jobs seq=3",), 3, _sql("DELETE FROM outlast_waiting WHERE job=3")),
+    Plant(_C.DETACHED, ("jobs seq=3",), 3, _sql("DELETE FROM outlast_waiting WHERE job=3")),
     Plant(
-        _C.STANDS_TWICE,
+        _C.TWO_STATE_ROWS,
         ("waiting job=3", "ends job=3"),
         3,
         lambda v: v.end(QUEUED, "cancelled", like=DROPPED),
     ),
     Plant(
-        _C.STANDS_TWICE,
+        _C.TWO_STATE_ROWS,
         ("open_runs job=2", "ends job=2"),
         2,
         lambda v: v.copy(
@@ -193,48 +193,48 @@ PLANTS: Final = (
         ),
     ),
     Plant(
-        _C.UNLIKE_ITS_JOB,
+        _C.STATE_ROW_MISMATCH,
         ("jobs seq=3", "waiting job=3"),
         3,
         _sql("UPDATE outlast_waiting SET queue='elsewhere' WHERE job=3"),
     ),
     Plant(
-        _C.UNLIKE_ITS_JOB,
+        _C.STATE_ROW_MISMATCH,
         ("jobs seq=6", "open_runs job=6"),
         6,
         _sql("UPDATE outlast_open_runs SET name='another' WHERE job=6"),
     ),
     Plant(
-        _C.UNLIKE_ITS_JOB,
+        _C.STATE_ROW_MISMATCH,
         ("jobs seq=1", "ends job=1"),
         1,
         _sql("UPDATE outlast_ends SET queue='elsewhere' WHERE job=1"),
     ),
     Plant(
-        _C.UNLIKE_ITS_JOB,
+        _C.STATE_ROW_MISMATCH,
         ("jobs seq=3", "waiting job=3"),
         3,
         _sql("UPDATE outlast_waiting SET grp=77 WHERE job=3"),
     ),
     Plant(
-        _C.WORD_UNKNOWN,
+        _C.UNKNOWN_STATE,
         ("waiting job=3",),
         3,
         _sql("UPDATE outlast_waiting SET state='dozing' WHERE job=3"),
     ),
     Plant(
-        _C.WORD_UNKNOWN,
+        _C.UNKNOWN_STATE,
         ("runs job=2 token=1",),
         2,
         _sql("UPDATE outlast_runs SET status='odd' WHERE job=2"),
-        frozenset({_C.COUNTS_UNPROVEN}),
+        frozenset({_C.COUNTS_MISMATCH}),
     ),
     Plant(
-        _C.WORD_UNKNOWN,
+        _C.UNKNOWN_STATE,
         ("ends job=1",),
         1,
         _sql("UPDATE outlast_ends SET state='over' WHERE job=1"),
-        frozenset({_C.END_UNEXPLAINED, _C.END_UNTOLD}),
+        frozenset({_C.END_UNEXPLAINED, _C.END_EVENT_MISSING}),
     ),
     Plant(_C.WAITS_AGAIN, ("waiting job=5",), NEXT, _waits_again),
     Plant(_C.RAN_TWICE, ("runs job=4 token=1", "runs job=4 token=2"), LINK, _ran_twice),
@@ -257,17 +257,17 @@ PLANTS: Final = (
         ),
     ),
     Plant(
-        _C.TOKEN_APART,
+        _C.TOKEN_MISMATCH,
         ("ends job=1", "runs job=1 token=1"),
         1,
         _sql("UPDATE outlast_ends SET token=5 WHERE job=1"),
     ),
     Plant(
-        _C.TOKEN_APART,
+        _C.TOKEN_MISMATCH,
         ("open_runs job=2",),
         2,
         _sql("DELETE FROM outlast_runs WHERE job=2"),
-        frozenset({_C.COUNTS_UNPROVEN}),
+        frozenset({_C.COUNTS_MISMATCH}),
     ),
     Plant(
         _C.OPEN_NOT_LAST,
@@ -276,31 +276,31 @@ PLANTS: Final = (
         _sql("UPDATE outlast_open_runs SET token=1 WHERE job=2"),
     ),
     Plant(
-        _C.RUN_UNFINISHED,
+        _C.RUN_WITHOUT_END,
         ("runs job=4 token=1",),
         LINK,
         _sql("UPDATE outlast_runs SET finished_at='never' WHERE job=4"),
     ),
     Plant(
-        _C.RESULT_ASTRAY,
+        _C.UNEXPECTED_RESULT,
         ("runs job=4 token=1",),
         LINK,
         _sql("UPDATE outlast_runs SET result='1' WHERE job=4"),
     ),
     Plant(
-        _C.HOLDER_GONE,
+        _C.UNKNOWN_HOLDER,
         ("open_runs job=2",),
         2,
         _sql("UPDATE outlast_open_runs SET worker=999 WHERE job=2"),
     ),
     Plant(
-        _C.HOLDER_GONE,
+        _C.UNKNOWN_HOLDER,
         ("runs job=1 token=1",),
         1,
         _sql("UPDATE outlast_runs SET worker=999 WHERE job=1"),
     ),
     Plant(
-        _C.WENT_ON,
+        _C.CONTINUED_AFTER_END,
         ("runs job=2 token=1", "open_runs job=2"),
         2,
         _sql(
@@ -324,14 +324,19 @@ PLANTS: Final = (
         ),
     ),
     Plant(
-        _C.END_APART,
+        _C.END_TIME_MISMATCH,
         ("ends job=1", "runs job=1 token=1"),
         1,
         _sql("UPDATE outlast_ends SET at=at+1 WHERE job=1"),
     ),
-    Plant(_C.END_UNTOLD, ("ends job=7",), DEAD, _sql("DELETE FROM outlast_events WHERE job=7")),
     Plant(
-        _C.END_UNTOLD, ("ends job=8",), DROPPED, _sql("UPDATE outlast_ends SET at=1 WHERE job=8")
+        _C.END_EVENT_MISSING, ("ends job=7",), DEAD, _sql("DELETE FROM outlast_events WHERE job=7")
+    ),
+    Plant(
+        _C.END_EVENT_MISSING,
+        ("ends job=8",),
+        DROPPED,
+        _sql("UPDATE outlast_ends SET at=1 WHERE job=8"),
     ),
     Plant(
         _C.EVENT_CONTRADICTS,
@@ -345,72 +350,76 @@ PLANTS: Final = (
         3,
         lambda v: v.event(QUEUED, "cancelled"),
     ),
-    Plant(_C.EVENT_AHEAD, ("events id=6",), 3, lambda v: v.event(QUEUED, "cancel_requested", 4)),
     Plant(
-        _C.COUNTS_UNPROVEN,
+        _C.EVENT_OF_NO_RUN, ("events id=6",), 3, lambda v: v.event(QUEUED, "cancel_requested", 4)
+    ),
+    Plant(
+        _C.COUNTS_MISMATCH,
         ("waiting job=3",),
         3,
         _sql("UPDATE outlast_waiting SET failures=3 WHERE job=3"),
     ),
     Plant(
-        _C.COUNTS_UNPROVEN,
+        _C.COUNTS_MISMATCH,
         ("waiting job=5",),
         NEXT,
         _sql("UPDATE outlast_waiting SET failures=0 WHERE job=5"),
     ),
     Plant(
-        _C.FOLLOWED_TWICE,
+        _C.TWO_SUCCESSORS,
         ("jobs seq=4", "jobs id={5}", f"jobs id={NOBODY}"),
         LINK,
         _followed_twice,
     ),
     Plant(
-        _C.FOLLOWED_EARLY,
+        _C.EARLY_SUCCESSOR,
         ("jobs seq=3", f"jobs id={NOBODY}"),
         3,
         lambda v: v.second_job(QUEUED, retry_of=QUEUED, root=QUEUED),
     ),
-    Plant(_C.UNFOLLOWED, ("ends job=4",), LINK, _unfollowed),
-    Plant(_C.CHAINED_ASTRAY, ("jobs seq=10",), CLOSED, lambda v: v.event(CLOSED, "chained", 1)),
-    Plant(_C.PREDECESSOR_GONE, ("jobs seq=5",), NEXT, _predecessor_gone),
+    Plant(_C.MISSING_SUCCESSOR, ("ends job=4",), LINK, _unfollowed),
     Plant(
-        _C.ROOT_BROKEN,
+        _C.UNEXPECTED_SUCCESSOR, ("jobs seq=10",), CLOSED, lambda v: v.event(CLOSED, "chained", 1)
+    ),
+    Plant(_C.MISSING_PREDECESSOR, ("jobs seq=5",), NEXT, _predecessor_gone),
+    Plant(
+        _C.ROOT_MISMATCH,
         ("jobs seq=5", "jobs id={4}"),
         NEXT,
         _sql("UPDATE outlast_jobs SET root=3 WHERE seq=5"),
     ),
     Plant(
-        _C.ROOT_BROKEN,
+        _C.ROOT_MISMATCH,
         ("jobs seq=5", "jobs id={4}"),
         NEXT,
         _sql("UPDATE outlast_jobs SET root=77 WHERE seq=5"),
     ),
     Plant(
-        _C.PARAMS_BROKEN,
+        _C.PARAMS_NOT_JSON,
         ("jobs seq=3",),
         3,
         _sql("UPDATE outlast_jobs SET params='{' WHERE seq=3"),
     ),
     Plant(
-        _C.RESERVATION_LEFT,
+        _C.RESERVATION_OF_ENDED_JOB,
         (f"reservations id={1:036}", "jobs seq=1"),
         1,
         lambda v: v.reserve(1, v.id(DONE), "default"),
     ),
     Plant(
-        _C.RESERVATION_ELSEWHERE,
+        _C.RESERVATION_OF_OTHER_QUEUE,
         (f"reservations id={1:036}", "jobs seq=3"),
         3,
         lambda v: v.reserve(1, v.id(QUEUED), "another", "released"),
     ),
     Plant(
-        _C.BLOCKED_ALONE,
+        _C.BLOCKED_WITHOUT_GROUP,
         ("waiting job=3",),
         3,
         _sql("UPDATE outlast_waiting SET state='blocked' WHERE job=3"),
     ),
     Plant(
-        _C.GROUP_GONE,
+        _C.MISSING_GROUP,
         ("jobs seq=3",),
         3,
         _sql(
@@ -419,35 +428,35 @@ PLANTS: Final = (
         ),
     ),
     Plant(
-        _C.RUN_OF_NO_JOB,
+        _C.ORPHAN_RUN,
         ("runs job=99 token=1",),
         None,
         lambda v: v.copy("outlast_runs", "job", DONE, job=STRANGER, run_id=NOBODY),
     ),
-    Plant(_C.EVENT_OF_NO_JOB, ("events id=6",), None, lambda v: v.event(STRANGER, "cancelled")),
+    Plant(_C.DANGLING_EVENT, ("events id=6",), None, lambda v: v.event(STRANGER, "cancelled")),
     Plant(
-        _C.PLACE_OF_NO_JOB,
+        _C.DANGLING_STATE_ROW,
         ("waiting job=99",),
         None,
         lambda v: v.copy("outlast_waiting", "job", QUEUED, job=STRANGER),
     ),
     Plant(
-        _C.PLACE_OF_NO_JOB,
+        _C.DANGLING_STATE_ROW,
         ("open_runs job=99",),
         None,
         lambda v: v.copy("outlast_open_runs", "job", RETRIED, job=STRANGER, run_id=NOBODY),
     ),
     Plant(
-        _C.PLACE_OF_NO_JOB,
+        _C.DANGLING_STATE_ROW,
         ("ends job=99",),
         None,
         lambda v: v.copy("outlast_ends", "job", DONE, job=STRANGER),
     ),
-    Plant(_C.KEY_OF_NO_JOB, ("keys scope=active key=x",), None, _key("active", None)),
-    Plant(_C.KEY_LEFT, ("keys scope=active key=x",), DONE, _key("active", DONE)),
-    Plant(_C.KEY_OF_A_LINK, ("keys scope=key key=x bucket=",), NEXT, _key("key", NEXT)),
+    Plant(_C.DANGLING_KEY, ("keys scope=active key=x",), None, _key("active", None)),
+    Plant(_C.KEY_OF_ENDED_CHAIN, ("keys scope=active key=x",), DONE, _key("active", DONE)),
+    Plant(_C.KEY_OF_NON_ROOT, ("keys scope=key key=x bucket=",), NEXT, _key("key", NEXT)),
     Plant(
-        _C.KEY_OF_A_LINK,
+        _C.KEY_OF_NON_ROOT,
         ("slots series=s slot_at=1",),
         NEXT,
         lambda v: v.insert(
@@ -461,13 +470,13 @@ PLANTS: Final = (
         ),
     ),
     Plant(
-        _C.SLOT_NOT_ITS_OWN,
+        _C.SLOT_MISMATCH,
         ("jobs seq=3",),
         QUEUED,
         lambda v: v.run("UPDATE outlast_jobs SET slot_at = 1 WHERE seq = ?", QUEUED),
     ),
     Plant(
-        _C.RESERVATION_OF_NO_JOB,
+        _C.DANGLING_RESERVATION,
         (f"reservations id={1:036}",),
         None,
         lambda v: v.reserve(1, NOBODY, "queued"),
@@ -478,7 +487,7 @@ PLANTS: Final = (
         None,
         _reserved_twice,
     ),
-    Plant(_C.ONCE_OVERLAPS, ("open_runs job=6", "open_runs job=99"), None, _once_overlaps),
+    Plant(_C.ONCE_OVERLAP, ("open_runs job=6", "open_runs job=99"), None, _once_overlaps),
     Plant(
         _C.GROUP_OUT_OF_TURN,
         ("waiting job=3", "waiting job=9", f"groups id={7:036}"),
@@ -492,13 +501,13 @@ PLANTS: Final = (
         lambda v: v.group("sequential", queued="blocked", other="queued"),
     ),
     Plant(
-        _C.GROUP_STALLED,
+        _C.STALLED_GROUP,
         (f"groups id={7:036}",),
         None,
         lambda v: v.group("sequential", queued="blocked", other="blocked"),
     ),
     Plant(
-        _C.GROUP_STALLED,
+        _C.STALLED_GROUP,
         (f"groups id={7:036}",),
         None,
         lambda v: v.group("parallel", queued="queued", other="blocked"),

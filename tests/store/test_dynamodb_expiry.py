@@ -9,9 +9,9 @@ import boto3
 import pytest
 
 from outlast.clock import SystemClock
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.run import Lease
-from outlast.errors import InvalidJob, StoreReadOnly
+from outlast.errors import ConfigurationError, StoreReadOnly
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 from outlast.store.keyvalue.engines.dynamodb.table import Table
 from outlast.store.keyvalue.store import KeyValueStore
@@ -24,8 +24,8 @@ from outlast.verify import verify
 pytestmark = pytest.mark.slow
 
 DAY = timedelta(days=1)
-MONDAY = Key(key="summary#42", bucket="2026-01-05")
-FOR_EVER = Key(key="order#7", bucket="")
+MONDAY = DedupeKey(key="summary#42", bucket="2026-01-05")
+FOR_EVER = DedupeKey(key="order#7", bucket="")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def _items(client: Any, table: str) -> list[Any]:
     return items
 
 
-async def _pruned(store: KeyValueStore, clock: FakeClock, key: Key) -> None:
+async def _pruned(store: KeyValueStore, clock: FakeClock, key: DedupeKey) -> None:
     claim = await started(store, key=key)
     await store.attach(Lease(claim.job_id, claim.token), ["a.txt"])
     await settle(store, claim, SUCCEEDED)
@@ -183,7 +183,7 @@ async def test_key_without_a_bucket_is_for_ever(
 
 @pytest.mark.parametrize("span", ["", "often", "1h", "23h59m", "-3d", "99999999d"])
 def test_time_that_cannot_be_is_refused(span: str) -> None:
-    with pytest.raises(InvalidJob, match="tombstones"):
+    with pytest.raises(ConfigurationError, match="tombstones"):
         open_store(f"dynamodb://jobs?region=eu-central-1&tombstones={span}")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.core.event import CancelRequested, Failed
 from outlast.core.ids import Ids
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.errors import ForeignStore, StoreMissing
 from outlast.store.contract.jobs import Added
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
@@ -141,7 +141,7 @@ async def test_item_follows_its_job_through_a_claim_a_retry_and_its_end(
 async def test_dedupe_record_points_at_the_job_also_when_that_has_moved(
     store: KeyValueStore, client: Any, engine: DynamoDBEngine
 ) -> None:
-    key = Key(key="summary#42", bucket="2026-01-05")
+    key = DedupeKey(key="summary#42", bucket="2026-01-05")
     claim = await started(store, key=key)
     await settle(store, claim, Failed("it broke", delay=60 * SECOND))
 
@@ -157,7 +157,7 @@ async def test_dedupe_record_points_at_the_job_also_when_that_has_moved(
 async def test_dedupe_record_whose_job_is_missing_is_not_trusted(
     store: KeyValueStore, client: Any, engine: DynamoDBEngine
 ) -> None:
-    key = Key(key="summary#42", bucket="2026-01-05")
+    key = DedupeKey(key="summary#42", bucket="2026-01-05")
     lost = await put(store, key=key)
     client.delete_item(
         TableName=_table(engine), Key={"PK": {"S": f"job-id#{lost}"}, "SK": {"S": "-"}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast, Run
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.store.open import open_store
 from outlast.testing.conformance.factories import (
     SUCCEEDED,
@@ -67,9 +67,9 @@ async def _work(gate: Gate, table: str) -> None:
 async def _more(gate: Gate, table: str) -> None:
     store = open_store(local.url(gate.endpoint, table))
     await store.open()
-    claim = await started(store, key=Key(key="other", bucket=""))
+    claim = await started(store, key=DedupeKey(key="other", bucket=""))
     await settle(store, claim, SUCCEEDED)
-    await store.add([make_job(key=Key(key="other", bucket=""))])
+    await store.add([make_job(key=DedupeKey(key="other", bucket=""))])
     await put_group(store)
     await sweep(store)
     await verify(store)

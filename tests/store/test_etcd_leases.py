@@ -32,7 +32,7 @@ from outlast.store.open import open_store
 async def main():
     store = open_store(sys.argv[1])
     await store.open()
-    print(await store.hold("host-1") is not None, flush=True)
+    print(await store.acquire_lock("host-1") is not None, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())

@@ -7,7 +7,7 @@ import pytest
 
 from outlast.clock import SystemClock
 from outlast.core.audit.violation import ViolationCode
-from outlast.errors import ClockSkewTooLarge, InvalidJob, SchemaTooNew, StoreBusy
+from outlast.errors import ClockSkewTooLarge, ConfigurationError, SchemaTooNew, StoreBusy
 from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, StoredItem, Write
 from outlast.store.keyvalue.leases import FleetClock, LeaseClock
 from outlast.store.keyvalue.repositories import runs
@@ -54,7 +54,7 @@ async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyVa
     ],
 )
 def test_address_that_cannot_be_is_refused_by_what_is_wrong_with_it(url: str, told: str) -> None:
-    with pytest.raises(InvalidJob, match=told) as caught:
+    with pytest.raises(ConfigurationError, match=told) as caught:
         open_store(url)
 
     assert "secret" not in str(caught.value)
@@ -75,7 +75,7 @@ async def test_index_entry_that_is_gone_is_found_by_verify() -> None:
     await engine.transact({}, [Write(entry.key, None)])
 
     found = [(v.code, v.job_id) for v in (await verify(store)).violations]
-    assert found == [(ViolationCode.STANDS_NOWHERE, job_id)]
+    assert found == [(ViolationCode.DETACHED, job_id)]
 
 
 async def test_index_entry_of_nobody_is_found_by_verify_and_claimed_by_nobody() -> None:
@@ -88,7 +88,7 @@ async def test_index_entry_of_nobody_is_found_by_verify_and_claimed_by_nobody() 
     await engine.transact({}, [Write(ghost, entry.value)])
 
     found = [(v.code, v.job_id) for v in (await verify(store)).violations]
-    assert found == [(ViolationCode.PLACE_OF_NO_JOB, job_id)]
+    assert found == [(ViolationCode.DANGLING_STATE_ROW, job_id)]
     assert await claim_order(store) == [job_id]
 
 

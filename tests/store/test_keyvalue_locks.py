@@ -59,7 +59,7 @@ def beats_of(engine: MemoryEngine) -> Counted:
     beats = Counted()
 
     def before(writes: Sequence[Write]) -> None:
-        if any(write.key.part == key_layout.LIFE and write.value for write in writes):
+        if any(write.key.part == key_layout.LIVENESS and write.value for write in writes):
             beats()
 
     engine.before = before
@@ -274,7 +274,7 @@ async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
 ) -> None:
     now = 0.0
     monkeypatch.setattr(leases, "left", AsyncMock(return_value=3))
-    await leases.put(Write(Key(key_layout.LIFE, "other"), {}), span=3)
+    await leases.put(Write(Key(key_layout.LIVENESS, "other"), {}), span=3)
     lives, seen = Liveness(engine, "own", lambda: now), []
 
     for moment in (0.0, 0.9, 1.1, 100.0, 101.1):
@@ -368,7 +368,7 @@ async def _until_deserted(store: KeyValueStore) -> int:
     """How many looks it takes."""
     looks = 1
     async with asyncio.timeout(PATIENCE):
-        while not (await store.chores(abandoned=HOUR)).deserted:
+        while not (await store.maintenance_due(abandoned=HOUR)).deserted:
             looks += 1
     return looks
 

@@ -20,7 +20,7 @@ from outlast.core.event import (
 )
 from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
-from outlast.core.job import Key, NewJob, Slot
+from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
@@ -97,7 +97,7 @@ async def _keys(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     await store.add([_job("failed")])
     failed = await take(store)
     await settle(store, failed, Failed("it broke", permanent=True))
-    await store.add([_job("old", key=Key(key="old"))])
+    await store.add([_job("old", key=DedupeKey(key="old"))])
     old = await take(store)
     await settle(store, old, SUCCEEDED)
     slot = Slot(series="s", at=START)
@@ -107,9 +107,9 @@ async def _keys(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     again: dict[str, Any] = {"retry_of": failed.id}
     return {
         "retry": _adding("retried", **again),
-        "retry with a key": _adding("retried", **again, key=Key(key="k")),
-        "retry by another with that key": _adding("another", **again, key=Key(key="k")),
-        "add": _adding("new", key=Key(key="old")),
+        "retry with a key": _adding("retried", **again, key=DedupeKey(key="k")),
+        "retry by another with that key": _adding("another", **again, key=DedupeKey(key="k")),
+        "add": _adding("new", key=DedupeKey(key="old")),
         "misfire": _applying(late, Misfired()),
         "overdue": lambda store: store.missed_start_deadline(limit=MANY),
         "prune": lambda store: store.prune(older_than=MOMENT, limit=MANY),
@@ -120,7 +120,7 @@ async def _keys(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
 
 async def _chain_over(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     """A chain of two, long over."""
-    await store.add([_job("first", delivery=Delivery.CHAIN)])
+    await store.add([_job("first", delivery=Delivery.LINKED)])
     first = await take(store)
     await store.apply([decide(first, Failed("it broke"), new_id=lambda: _id("last"))])
     last = await take(store)
@@ -147,7 +147,7 @@ async def _line(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
         "front": _moving(d, Anchor.FRONT),
         "back": _moving(b, Anchor.BACK),
         "between": _moving(b, Anchor.BEFORE, "d"),
-        "normalise": lambda store: store.normalise("default"),
+        "renumber": lambda store: store.renumber("default"),
     }
 
 
@@ -247,7 +247,7 @@ def _group_at_work(mode: GroupMode) -> MakeWorld:
         """The first of three runs."""
         new = NewGroup(id=GROUP, total=3, mode=mode, on_failure=OnMemberFailure.STOP)
         await store.add_group(new)
-        members: dict[str, Any] = {"group_id": GROUP, "member": True, "delivery": Delivery.CHAIN}
+        members: dict[str, Any] = {"group_id": GROUP, "member": True, "delivery": Delivery.LINKED}
         await _put_in_turn(store, clock, "a", "b", "c", **members)
         await store.seal_group(GROUP)
         a = await take(store)
@@ -330,7 +330,7 @@ async def _planned(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]
     b = await job_of(store, _id("b"))
     return {
         "swap": _moving(b, Anchor.SWAP, "c"),
-        "normalise": lambda store: store.normalise("default"),
+        "renumber": lambda store: store.renumber("default"),
         "add": _adding("x"),
     }
 

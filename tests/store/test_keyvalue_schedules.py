@@ -11,7 +11,7 @@ import pytest
 from outlast import Outlast
 from outlast.core.audit.violation import ViolationCode
 from outlast.core.group import NewGroup
-from outlast.core.job import Key as DedupeKey
+from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.core.schedule import Schedule, SlotOutcome
 from outlast.store.contract.jobs import Filter
@@ -148,7 +148,7 @@ async def test_entry_that_a_schedule_lacks_is_found_by_verify(part: str) -> None
 
     await engine.transact({}, [Write(entry.key, None)])
 
-    assert await _found(store) == [ViolationCode.SCHEDULE_APART]
+    assert await _found(store) == [ViolationCode.SCHEDULE_INDEX_MISMATCH]
 
 
 @pytest.mark.parametrize("part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER])
@@ -172,7 +172,7 @@ async def test_trigger_of_nobody_is_found_by_verify_and_stops_nobody() -> None:
 
     await engine.transact({}, [Write(GHOST, {"id": "nobody", "at": 0})])
 
-    assert await _found(store) == [ViolationCode.SCHEDULE_APART]
+    assert await _found(store) == [ViolationCode.SCHEDULE_INDEX_MISMATCH]
     assert (await store.due_schedules(limit=MANY)).schedules == [schedule]
 
 

@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from outlast.core.ids import JobId
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
-from outlast.errors import InvalidJob, StoreBusy
+from outlast.errors import InvalidArgument, StoreBusy
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.queues import Queue
@@ -116,8 +116,8 @@ async def test_job_never_existed_when_the_caller_rolls_back(
 async def test_keys_hold_inside_the_caller_s_transaction_too(
     store: PostgresStore, caller: Caller
 ) -> None:
-    holder = await put(store, key=Key(key="k"))
-    again, other = make_job(key=Key(key="k")), make_job(key=Key(key="ü'\"%s :now"))
+    holder = await put(store, key=DedupeKey(key="k"))
+    again, other = make_job(key=DedupeKey(key="k")), make_job(key=DedupeKey(key="ü'\"%s :now"))
 
     added = await store.add_within(caller.tx, [again, other, other])
     await caller.commit()
@@ -145,7 +145,7 @@ BAD: dict[str, dict[str, Any]] = {
 async def test_refused_jobs_take_neither_their_neighbours_nor_the_caller_s_rows(
     store: PostgresStore, caller: Caller, outside: asyncpg.Connection
 ) -> None:
-    good = [make_job(key=Key(key=name)) for name in BAD]
+    good = [make_job(key=DedupeKey(key=name)) for name in BAD]
     bad = [make_job(**over) for over in BAD.values()]
 
     await caller.run(INVOICE)
@@ -212,11 +212,11 @@ async def test_places_of_an_ordered_queue_are_kept_till_the_caller_commits(
 async def test_key_taken_meanwhile_is_waited_for_and_answered(
     store: PostgresStore, caller: Caller, outside: asyncpg.Connection
 ) -> None:
-    mine = make_job(key=Key(key="k"))
+    mine = make_job(key=DedupeKey(key="k"))
     await caller.run(INVOICE)
     other = await asyncpg.connect(store.address.dsn)
     async with other.transaction():
-        [first] = await store.add_within(other, [make_job(key=Key(key="k"))])
+        [first] = await store.add_within(other, [make_job(key=DedupeKey(key="k"))])
         adding = asyncio.create_task(store.add_within(caller.tx, [mine]))
         await until_somebody_waits(store.address.dsn)
         waited = not adding.done()
@@ -235,10 +235,10 @@ async def test_holder_that_the_caller_s_snapshot_does_not_show_is_told_of(
     async with CALLERS[connect](own_url) as caller:
         await caller.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         await caller.run("SELECT count(*) FROM invoices")
-        await put(store, key=Key(key="k"))
+        await put(store, key=DedupeKey(key="k"))
 
         with pytest.raises(StoreBusy, match="begin it anew"):
-            await store.add_within(caller.tx, [make_job(key=Key(key="k"))])
+            await store.add_within(caller.tx, [make_job(key=DedupeKey(key="k"))])
 
         await caller.run(INVOICE)
         await caller.commit()
@@ -265,7 +265,7 @@ async def test_what_an_asyncpg_connection_was_taught_makes_no_difference(
         await own.set_type_codec(
             name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog", format="text"
         )
-    job = make_job(params='{"a":1}', retry_of=None, key=Key(key="k"))
+    job = make_job(params='{"a":1}', retry_of=None, key=DedupeKey(key="k"))
 
     async with own.transaction():
         [added] = await store.add_within(own, [job])
@@ -285,9 +285,9 @@ async def test_what_a_psycopg_connection_was_taught_makes_no_difference(
     own = psycopg.connect(own_url, row_factory=psycopg.rows.dict_row)  # type: ignore[attr-defined]
     own.adapters.register_loader("text", Shouting)
     own.cursor_factory = psycopg.RawCursor
-    holder = await put(store, key=Key(key="k"))
+    holder = await put(store, key=DedupeKey(key="k"))
 
-    added = await store.add_within(own, [make_job(key=Key(key="k")), make_job()])
+    added = await store.add_within(own, [make_job(key=DedupeKey(key="k")), make_job()])
     own.commit()
     factory, loads = own.cursor_factory, own.execute("SELECT 'a'::text AS a").fetchone()
     own.close()
@@ -317,7 +317,7 @@ async def test_nothing_of_ours_stays_on_the_caller_s_connection(
 
 
 async def _refused(store: PostgresStore, tx: Any, words: str) -> None:
-    with pytest.raises(InvalidJob, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         await store.add_within(tx, [make_job()])
 
 
@@ -423,7 +423,7 @@ async def test_failed_transaction_is_refused_and_can_still_be_rolled_back(
     with pytest.raises(Exception, match="nowhere"):
         await caller.run("SELECT * FROM nowhere")
 
-    with pytest.raises(InvalidJob, match=r"statement failed|rolled back"):
+    with pytest.raises(InvalidArgument, match=r"statement failed|rolled back"):
         await store.add_within(caller.tx, [make_job()])
 
     await caller.rollback()

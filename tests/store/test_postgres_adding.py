@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from outlast.core.ids import JobId
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.ordering import Ordering
 from outlast.errors import StoreUnavailable
 from outlast.store.contract.jobs import Added
@@ -64,7 +64,11 @@ async def store(own_url: str, cutter: Cutter) -> AsyncIterator[PostgresStore]:
 
 KINDS = {
     "add.uniform": [{}, {}],
-    "add.mixed": [{}, {"priority": 3, "key": Key(key="k")}, {"slot": Slot(series="s", at=START)}],
+    "add.mixed": [
+        {},
+        {"priority": 3, "key": DedupeKey(key="k")},
+        {"slot": Slot(series="s", at=START)},
+    ],
 }
 
 
@@ -74,7 +78,7 @@ async def test_add_whose_connection_breaks_is_asked_again_and_stored_once(
     store: PostgresStore, cutter: Cutter, statement: str, answered: bool
 ) -> None:
     jobs = [make_job(**over) for over in KINDS[statement]]
-    await store.add([make_job(), make_job(key=Key(key="other"))])
+    await store.add([make_job(), make_job(key=DedupeKey(key="other"))])
     cutter.place, cutter.times = (statement, answered), 3
 
     added = await store.add(jobs)
@@ -141,7 +145,7 @@ async def test_two_processes_that_add_the_same_keys_store_each_once(own_url: str
     for each in stores:
         await each.open()
     await empty(stores[0].address)
-    keys = [Key(key=f"k{number}") for number in range(40)]
+    keys = [DedupeKey(key=f"k{number}") for number in range(40)]
 
     async def add_all(store: PostgresStore, turn: int) -> list[Added]:
         wanted = [make_job(key=key) for key in keys[turn * 10 :] + keys[: turn * 10]]

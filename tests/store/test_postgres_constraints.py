@@ -14,7 +14,7 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.store.postgres.store import PostgresStore
@@ -42,7 +42,7 @@ END = "outlast: an end is final"
 SLOT = "outlast: a slot is (claimed|answered) once"
 SCHEDULE = "outlast: an edit of a schedule raises its version, only a firing advances it"
 GROUP = "outlast: a group is sealed once and closed once"
-CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
+LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
 
 MAY_CHANGE = {
     "jobs": {"params"},
@@ -116,8 +116,8 @@ def made(postgres: "PostgresServer") -> Iterator[tuple[str, dict[str, str]]]:
 async def _make(url: str) -> dict[str, str]:
     store = PostgresStore(url)
     await store.open()
-    done = await ended(store, slot=Slot(series="daily", at=START), key=Key(key="k"))
-    failing = await started(store, **CHAIN)
+    done = await ended(store, slot=Slot(series="daily", at=START), key=DedupeKey(key="k"))
+    failing = await started(store, **LINKED)
     await settle(store, failing, Failed("it broke", HOUR))
     running = await started(store)
     once = await started(store, name="alone", **ONCE)
@@ -304,7 +304,7 @@ async def test_once_job_of_a_name_runs_once_at_a_time(world: World) -> None:
         await world.copied("open_runs", f"job = '{world.once}'", job=new_id())
 
 
-@pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
+@pytest.mark.parametrize("delivery", [Delivery.LINKED, Delivery.ONCE])
 async def test_job_that_runs_once_has_one_token_and_never_waits_again(
     world: World, delivery: Delivery
 ) -> None:

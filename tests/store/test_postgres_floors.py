@@ -155,7 +155,7 @@ async def test_who_only_looks_ahead_learns_of_remains_too(
     store: PostgresStore, seconds: Seconds
 ) -> None:
     store._pool.prefetch_floors = ScanFloors(seconds, ALWAYS_SLOW)
-    [chain] = await store.add([make_job(delivery=Delivery.CHAIN)])
+    [chain] = await store.add([make_job(delivery=Delivery.LINKED)])
     added = [each.id for each in await store.add([make_job() for _ in range(10)])]
     places = [await _place(store, job_id) for job_id in added]
 

@@ -121,7 +121,7 @@ async def _cost(url: str, act: Act, monkeypatch: pytest.MonkeyPatch) -> Counter[
     store = PostgresStore(url)
     await store.open()
     with monkeypatch.context() as patched:
-        patched.setattr(pool, "Lane", CountingLane)
+        patched.setattr(pool, "AsyncpgRunner", CountingLane)
         CountingLane.blocks.clear()
         await act(store)
         await store.close()

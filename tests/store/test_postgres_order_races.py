@@ -91,12 +91,12 @@ async def test_jobs_are_claimed_while_others_move_and_none_is_lost(
     stores: list[PostgresStore],
 ) -> None:
     jobs = await _line(stores[0], 40)
-    mover, normaliser, *takers = stores
+    mover, renumberer, *takers = stores
 
     async def shuffle() -> None:
         for job in await mover.peek("default", limit=MANY):
             await mover.apply([decide(job, Moved(MoveTo(Anchor.FRONT)), new_id=new_id)])
-            await normaliser.normalise("default")
+            await renumberer.renumber("default")
 
     async def work(store: PostgresStore) -> list[str]:
         taken: list[str] = []

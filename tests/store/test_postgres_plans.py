@@ -64,7 +64,7 @@ ALWAYS: dict[str, set[str]] = {
     "groups.closing": {"groups"},  # those that close and were not swept, by their index
     "groups.any_to_mark": {"groups"},  # the same
     "groups.mark_closed": {"groups"},  # the same
-    "positions.normalise": {"waiting"},  # it numbers all of a queue
+    "positions.renumber": {"waiting"},  # it numbers all of a queue
 }
 SOMETIMES: dict[str, set[str]] = {
     "maintenance.detached": {"jobs", "waiting", "open_runs", "ends"},  # at every start
@@ -74,7 +74,7 @@ SOMETIMES: dict[str, set[str]] = {
     "claim.small": {"open_runs"},  # the same
     "apply.lock_expired_reservations": {"reservations"},  # the queues that are held, by their index
     "runs.renew": {"reservations"},  # the same
-    "positions.normalise_placed": {"waiting"},  # it numbers all of a queue
+    "positions.renumber_placed": {"waiting"},  # it numbers all of a queue
     "transfer.counters": {"events"},  # its last row
     # The last row of each; of plans there are few, and it is asked at the end of a move alone.
     "transfer.raise_counters": {"events", "groups", "jobs", "reservations", "schedules"},

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from outlast.core.ids import JobId
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.state import State
-from outlast.errors import InvalidJob, StoreBusy
+from outlast.errors import InvalidArgument, StoreBusy
 from outlast.store.contract.jobs import Added
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import job_of, make_job, put
@@ -91,9 +91,9 @@ async def test_job_never_existed_when_the_caller_rolls_back(
 
 
 async def test_holder_of_a_key_is_answered(store: SqliteStore, set_up: sqlite3.Connection) -> None:
-    holder = await put(store, key=Key(key="k"))
+    holder = await put(store, key=DedupeKey(key="k"))
 
-    added = await store.add_within(set_up, [make_job(key=Key(key="k"))])
+    added = await store.add_within(set_up, [make_job(key=DedupeKey(key="k"))])
     set_up.rollback()
 
     assert added == [Added(holder, created=False)]
@@ -113,7 +113,7 @@ async def test_repeated_enqueue_finds_itself(
 async def test_refused_job_takes_neither_its_neighbours_nor_the_caller_s_rows(
     store: SqliteStore, path: Path, set_up: sqlite3.Connection
 ) -> None:
-    good, bad, last = make_job(), make_job(params="no json"), make_job(key=Key(key="k"))
+    good, bad, last = make_job(), make_job(params="no json"), make_job(key=DedupeKey(key="k"))
 
     set_up.execute(INVOICE)
     added = await store.add_within(set_up, [good, bad, last])
@@ -197,7 +197,7 @@ async def test_connection_to_another_file_is_refused(store: SqliteStore, path: P
     other = sqlite3.connect(path.with_name("other.db"))
     other.execute("ATTACH ? AS jobs", (str(path),))
 
-    with closing(other), pytest.raises(InvalidJob) as refused:
+    with closing(other), pytest.raises(InvalidArgument) as refused:
         await store.add_within(other, [make_job()])
 
     assert "other.db" in str(refused.value)
@@ -207,7 +207,10 @@ async def test_connection_to_another_file_is_refused(store: SqliteStore, path: P
 async def test_connection_to_memory_is_refused(store: SqliteStore, path: Path) -> None:
     other = sqlite3.connect(":memory:")
 
-    with closing(other), pytest.raises(InvalidJob, match="connection to memory, not") as refused:
+    with (
+        closing(other),
+        pytest.raises(InvalidArgument, match="connection to memory, not") as refused,
+    ):
         await store.add_within(other, [make_job()])
 
     assert str(path) in str(refused.value)
@@ -215,7 +218,7 @@ async def test_connection_to_memory_is_refused(store: SqliteStore, path: Path) -
 
 @pytest.mark.parametrize("thing", [None, "jobs.db", object()], ids=["None", "text", "thing"])
 async def test_what_is_no_connection_is_refused(store: SqliteStore, thing: Any) -> None:
-    with pytest.raises(InvalidJob, match=rf"tx is a {type(thing).__name__}; give a sqlite3"):
+    with pytest.raises(InvalidArgument, match=rf"tx is a {type(thing).__name__}; give a sqlite3"):
         await store.add_within(thing, [make_job()])
 
 
@@ -225,7 +228,7 @@ async def test_connection_without_a_transaction_is_told_to_begin_one(
 ) -> None:
     setattr(own, setting, BY_ITSELF[setting])
 
-    with pytest.raises(InvalidJob, match="run BEGIN IMMEDIATE on it first"):
+    with pytest.raises(InvalidArgument, match="run BEGIN IMMEDIATE on it first"):
         await store.add_within(own, [make_job()])
 
     assert dump(path)["outlast_jobs"] == []

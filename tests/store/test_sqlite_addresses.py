@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outlast.errors import InvalidJob
+from outlast.errors import ConfigurationError
 from outlast.store.open import open_store
 from outlast.store.sqlite.store import BUSY, SqliteStore
 from outlast.testing.conformance.factories import put
@@ -40,7 +40,7 @@ def test_address_names_its_file(url: str, path: str) -> None:
 def test_address_never_names_another_file_than_it_spells(url: str) -> None:
     try:
         store = _opened(url)
-    except InvalidJob:
+    except ConfigurationError:
         return
 
     assert store.path.name == url.removeprefix("sqlite:///")
@@ -51,7 +51,7 @@ def test_address_never_names_another_file_than_it_spells(url: str) -> None:
     ["", "jobs.db", "/var/jobs.db", "sqlite", "mysql://x/y", "SQLITE:///x.db", "file:x.db"],
 )
 def test_what_is_no_store_s_address_is_refused_with_an_example(url: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(ConfigurationError) as refused:
         open_store(url)
 
     assert repr(url) in str(refused.value)
@@ -60,7 +60,7 @@ def test_what_is_no_store_s_address_is_refused_with_an_example(url: str) -> None
 
 @pytest.mark.parametrize("url", [None, 7, b"sqlite:///jobs.db", Path("jobs.db")], ids=repr)
 def test_what_is_no_text_is_refused_with_an_example(url: Any) -> None:
-    with pytest.raises(InvalidJob, match=r"sqlite:///jobs\.db"):
+    with pytest.raises(ConfigurationError, match=r"sqlite:///jobs\.db"):
         open_store(url)
 
 
@@ -79,7 +79,7 @@ def test_what_is_no_text_is_refused_with_an_example(url: Any) -> None:
     ids=ascii,
 )
 def test_address_without_a_file_is_refused_and_told_how_to_write_one(url: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(ConfigurationError) as refused:
         open_store(url)
 
     assert repr(url) in str(refused.value)
@@ -89,7 +89,7 @@ def test_address_without_a_file_is_refused_and_told_how_to_write_one(url: str) -
 
 @pytest.mark.parametrize("url", ["sqlite://[", "sqlite://[::1/jobs.db", "sqlite://]/jobs.db"])
 def test_malformed_address_is_refused_like_any_other(url: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(ConfigurationError) as refused:
         open_store(url)
 
     assert repr(url) in str(refused.value)
@@ -99,19 +99,19 @@ def test_malformed_address_is_refused_like_any_other(url: str) -> None:
     "query", ["timeout=5", "Adopt=true", "busy=1&mode=memory", "cache=shared&x=1"]
 )
 def test_unknown_option_is_refused_and_the_known_ones_are_named(query: str) -> None:
-    with pytest.raises(InvalidJob, match=r"unknown options .*known: adopt, busy"):
+    with pytest.raises(ConfigurationError, match=r"unknown options .*known: adopt, busy"):
         open_store(f"sqlite:///jobs.db?{query}")
 
 
 @pytest.mark.parametrize("value", ["", "1", "yes", "TRUE", "true "])
 def test_adopt_is_true_or_false_and_nothing_else(value: str) -> None:
-    with pytest.raises(InvalidJob, match=r"adopt is .*write true or false"):
+    with pytest.raises(ConfigurationError, match=r"adopt is .*write true or false"):
         open_store(f"sqlite:///jobs.db?adopt={value}")
 
 
 @pytest.mark.parametrize("value", ["", "soon", "-1", "3601", "nan", "inf", "1e9", "5s", "0x10"])
 def test_busy_is_a_number_of_seconds_within_reason(value: str) -> None:
-    with pytest.raises(InvalidJob, match=r"busy is .*write seconds from 0 to 3600"):
+    with pytest.raises(ConfigurationError, match=r"busy is .*write seconds from 0 to 3600"):
         open_store(f"sqlite:///jobs.db?busy={value}")
 
 
@@ -128,7 +128,7 @@ async def test_file_whose_name_sqlite_would_read_as_an_address_is_a_file(
     monkeypatch.chdir(tmp_path)
     try:
         store = _opened("sqlite:///file::memory:")
-    except InvalidJob:
+    except ConfigurationError:
         return
 
     await store.open()

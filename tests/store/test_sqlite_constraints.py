@@ -7,7 +7,7 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START
@@ -17,7 +17,7 @@ from .kit import DbOf
 from .schema import Reference, references
 
 NOWHERE = 999_999
-CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
+LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
 
 
 def _row(db: sqlite3.Connection, table: str, **over: Any) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def _refused(db: sqlite3.Connection, table: str, row: dict[str, Any], message: s
 
 async def one_of_each(store: SqliteStore) -> None:
     """A row in every table: a chain of two, one that runs, one that waits, keys and a slot."""
-    claim = await started(store, slot=Slot(series="daily", at=START), **CHAIN)
+    claim = await started(store, slot=Slot(series="daily", at=START), **LINKED)
     await settle(store, claim, Failed("it broke"))
-    await started(store, key=Key(key="k"), queue="other")
+    await started(store, key=DedupeKey(key="k"), queue="other")
     await put(store)
 
 
@@ -64,7 +64,7 @@ async def once_running_then_waiting(store: SqliteStore) -> None:
 
 
 async def chained(store: SqliteStore) -> None:
-    await ended(store, Failed("it broke"), **CHAIN)
+    await ended(store, Failed("it broke"), **LINKED)
 
 
 @pytest.mark.parametrize("reference", references(), ids=str)
@@ -115,7 +115,7 @@ def test_once_job_of_a_name_runs_once_at_a_time(db_of: DbOf) -> None:
     _refused(db, "outlast_open_runs", second, "UNIQUE|outlast: that")
 
 
-@pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
+@pytest.mark.parametrize("delivery", [Delivery.LINKED, Delivery.ONCE])
 def test_started_job_that_runs_once_never_waits_again(db_of: DbOf, delivery: Delivery) -> None:
     db = db_of(running_then_waiting)
     db.execute("DROP TRIGGER outlast_waiting_unended")  # so that only the check is left
@@ -125,7 +125,7 @@ def test_started_job_that_runs_once_never_waits_again(db_of: DbOf, delivery: Del
     _refused(db, "outlast_waiting", waiting, "runs_again")
 
 
-@pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
+@pytest.mark.parametrize("delivery", [Delivery.LINKED, Delivery.ONCE])
 def test_job_that_runs_once_has_one_token(db_of: DbOf, delivery: Delivery) -> None:
     db = db_of(running_then_waiting)
 

@@ -12,7 +12,7 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.store.contract.jobs import Filter
 from outlast.store.contract.queues import Queue
@@ -40,9 +40,9 @@ async def _busy_life(store: SqliteStore) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION, gap=10))
     await ended(store, SUCCEEDED)
     await store.prune(older_than=-HOUR, limit=1)
-    await ended(store, Failed("it broke"), delivery=Delivery.CHAIN)
+    await ended(store, Failed("it broke"), delivery=Delivery.LINKED)
     await store.add([make_job(queue="lane", priority=n % 2) for n in range(6)])
-    await started(store, queue="third", key=Key(key="k"))
+    await started(store, queue="third", key=DedupeKey(key="k"))
     await ended(store, Failed("it broke", HOUR), queue="third")
     await settle(store, await job_of(store, await put(store)), CancelRequested("no"))
     await store.add([make_job(priority=n % 3) for n in range(9)])

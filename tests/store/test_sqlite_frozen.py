@@ -65,7 +65,7 @@ async def cancelled_unrun(store: SqliteStore) -> None:
 
 
 async def failed(store: SqliteStore) -> None:
-    await ended(store, Failed("it broke"), delivery=Delivery.CHAIN)
+    await ended(store, Failed("it broke"), delivery=Delivery.LINKED)
 
 
 async def done_once(store: SqliteStore) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.core.decide import decide
 from outlast.core.event import Failed, Succeeded
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.state import State
 from outlast.errors import OutlastError
 from outlast.store.contract.jobs import Filter
@@ -78,7 +78,7 @@ async def test_one_commit_takes_a_bounded_number(
 async def test_jobs_are_numbered_in_the_order_they_arrived(
     store: SqliteStore, together: Gather
 ) -> None:
-    jobs = [make_job(key=Key(key=str(n)) if n % 3 else None) for n in range(60)]
+    jobs = [make_job(key=DedupeKey(key=str(n)) if n % 3 else None) for n in range(60)]
 
     await together(*(store.add([job]) for job in jobs))
 
@@ -138,7 +138,7 @@ async def test_what_is_done_again_after_a_neighbour_failed_is_done_once(
     retry = decide(claim, Failed("it broke"), new_id=new_id)
 
     await together(
-        store.add([make_job(key=Key(key="k"))]),
+        store.add([make_job(key=DedupeKey(key="k"))]),
         store.apply([retry]),
         store.attach(claim.lease, ["a.txt"]),
         store.set_queue(Queue(name="two words")),

@@ -155,7 +155,7 @@ async def test_claim_and_retry_cost_the_same_in_any_crowd(small: Path, large: Pa
 
 async def test_enqueue_and_chain_cost_the_same_in_any_crowd(small: Path, large: Path) -> None:
     async def act(store: SqliteStore) -> None:
-        chain = {"delivery": Delivery.CHAIN, "priority": 10}
+        chain = {"delivery": Delivery.LINKED, "priority": 10}
         await store.add([make_job(active_key=str(n), **chain) for n in range(BATCH)])
         await _finish(store, BATCH, Failed("it broke"))
 

@@ -103,7 +103,7 @@ async def test_other_process_is_told_of_work_of_an_end_and_of_a_cancel_request(
     store: SqliteStore, path: Path, other: Peer
 ) -> None:
     other.ask("open", path)
-    other.ask("listen", ALL)
+    other.ask("subscribe", ALL)
 
     claim = await started(store)
     work = other.ask("heard")
@@ -120,7 +120,7 @@ async def test_other_process_is_not_woken_for_what_it_did_not_ask_for(
     store: SqliteStore, path: Path, other: Peer
 ) -> None:
     other.ask("open", path)
-    other.ask("listen", ["ended"])
+    other.ask("subscribe", ["ended"])
 
     claim = await started(store)
     await settle(store, claim, CancelRequested())
@@ -282,7 +282,7 @@ async def test_socket_of_a_killed_listener_is_forgotten(
     store: SqliteStore, path: Path, place: Path, other: Peer
 ) -> None:
     other.ask("open", path)
-    other.ask("listen", ALL)
+    other.ask("subscribe", ALL)
     before = _sockets(place)
     other.kill()
     after_its_death = _sockets(place)
@@ -300,7 +300,7 @@ from outlast.store.sqlite.store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]))
 asyncio.run(store.open())
-store.listen(lambda hint: None)
+store.subscribe(lambda hint: None)
 child = os.fork()
 if child == 0:
     asyncio.run(store.close())

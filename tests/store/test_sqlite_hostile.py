@@ -9,7 +9,7 @@ import pytest
 from outlast.core.decide import decide, succeed
 from outlast.core.event import Event, Failed, Released, Skipped, Succeeded
 from outlast.core.ids import JobId
-from outlast.core.job import Job, Key, NewJob, Slot
+from outlast.core.job import DedupeKey, Job, NewJob, Slot
 from outlast.errors import OutlastError
 from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
@@ -39,8 +39,8 @@ FIELDS: dict[str, Callable[[str], NewJob]] = {
     "schedule_id": lambda text: make_job(schedule_id=text),
 }
 KEYS: dict[str, Callable[[str], NewJob]] = {
-    "key": lambda text: make_job(key=Key(key=text)),
-    "bucket": lambda text: make_job(key=Key(key="k", bucket=text)),
+    "key": lambda text: make_job(key=DedupeKey(key=text)),
+    "bucket": lambda text: make_job(key=DedupeKey(key="k", bucket=text)),
     "active_key": lambda text: make_job(active_key=text),
     "slot": lambda text: make_job(slot=Slot(series=text, at=START)),
 }

@@ -23,7 +23,7 @@ from outlast.store.sqlite.store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]))
 asyncio.run(store.open())
-held = asyncio.run(store.hold("host-1"))
+held = asyncio.run(store.acquire_lock("host-1"))
 assert held is not None
 if sys.argv[2] == "fork":
     child = os.fork()

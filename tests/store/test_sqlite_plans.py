@@ -64,7 +64,7 @@ WALKS_ON_PURPOSE = {
     "jobs.chores": {"outlast_open_runs", "outlast_reservations", "outlast_groups"},  # the same
     "jobs.trees": {"outlast_open_runs"},  # few: what runs now
     "claim.count_open": {"outlast_open_runs"},  # the same
-    "positions.normalise": {"outlast_waiting"},  # it numbers all of a queue
+    "positions.renumber": {"outlast_waiting"},  # it numbers all of a queue
     "workers.delete": {"outlast_open_runs"},  # few: what runs now
     "jobs.orphans": {"outlast_runs"},  # once at every start
     "schema.lapse_all": {"outlast_open_runs"},  # once after a restart
@@ -192,7 +192,7 @@ async def _little(store: SqliteStore) -> None:
     """One of each: what statistics look like when somebody gathered them on the first day."""
     await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
     once = {"delivery": Delivery.ONCE, "start_within": HOUR, "active_key": "key"}
-    await store.add([make_job(**once), make_job(delivery=Delivery.CHAIN), make_job(delay=HOUR)])
+    await store.add([make_job(**once), make_job(delivery=Delivery.LINKED), make_job(delay=HOUR)])
     for claim in await take_many(store):
         await settle(store, claim, Failed("it broke"))
     await take_many(store)

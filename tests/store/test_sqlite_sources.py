@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.audit.model import StrayKind
+from outlast.core.audit.model import DanglingKind
 from outlast.core.decide import Guard
 from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind
@@ -113,7 +113,16 @@ def test_states_in_the_statements_are_states_of_the_core(file: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted(SQL.glob("*.sql")), ids=lambda file: file.name)
 def test_every_word_in_the_statements_is_known(file: Path) -> None:
-    known = {*State, *STATUSES, *SlotOutcome, *Guard, *Delivery, *Ordering, *EventKind, *StrayKind}
+    known = {
+        *State,
+        *STATUSES,
+        *SlotOutcome,
+        *Guard,
+        *Delivery,
+        *Ordering,
+        *EventKind,
+        *DanglingKind,
+    }
     known |= {*GroupMode, *ClosePolicy, *OTHER_WORDS}
 
     assert _literals(file.read_text(encoding="utf-8")) - known == set()

@@ -12,7 +12,7 @@ from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import make_job, put
-from outlast.verify import KEPT, Report, verify
+from outlast.verify import MAX_REPORTED, Report, verify
 
 from .kit import Trace, Worlds, opened
 from .planted import OTHER, PLANTS, QUEUED, Plant, Vandal, plant, sound_world
@@ -31,7 +31,7 @@ def _ids(path: Path) -> dict[int, str]:
 def test_every_violation_is_planted() -> None:
     """But for one: here it is the database that keeps what schedules are found by."""
     assert {planted.code for planted in PLANTS} == set(ViolationCode) - {
-        ViolationCode.SCHEDULE_APART
+        ViolationCode.SCHEDULE_INDEX_MISMATCH
     }
 
 
@@ -114,13 +114,13 @@ async def test_reservation_of_a_job_that_waits_is_sound(worlds: Worlds) -> None:
 
 
 async def test_report_names_so_many_and_counts_the_rest(store: SqliteStore, path: Path) -> None:
-    number = KEPT + 5
+    number = MAX_REPORTED + 5
     await store.add([make_job() for _ in range(number)])
     plant(path, lambda v: v.run("DELETE FROM outlast_waiting"))
 
     report = await verify(store)
 
-    assert (len(report.violations), report.found, report.is_sound) == (KEPT, number, False)
+    assert (len(report.violations), report.found, report.is_sound) == (MAX_REPORTED, number, False)
 
 
 async def test_many_strays_of_one_kind_hide_no_other(store: SqliteStore, path: Path) -> None:

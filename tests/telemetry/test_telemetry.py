@@ -1,4 +1,4 @@
-"""Events reach the log and whoever listens, as the same facts; nobody's fault comes back."""
+"""Events reach the log and the sinks with the same fields; no error of a sink comes back."""
 
 import logging
 from random import Random
@@ -48,7 +48,7 @@ async def app():
         yield outlast
 
 
-async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
+async def test_log_line_and_metric_have_the_same_fields(app, caplog, heard):
     def rows(run: Run) -> None:
         run.rows(7)
 
@@ -56,7 +56,7 @@ async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
         await ended(app, rows)
 
     logged = [record.facts for record in caplog.records if hasattr(record, "facts")]
-    assert [{"event": told.event, **told.facts} for told in heard] == logged
+    assert [{"event": told.event, **told.fields} for told in heard] == logged
     start, end = heard
     assert list(samples(start)) == [
         Sample("runs_started_total", MetricKind.COUNT, 1, {"type": "rows"}),
@@ -67,13 +67,13 @@ async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
         Sample(
             "run_duration_seconds",
             MetricKind.SECONDS,
-            end.facts["duration_seconds"],
+            end.fields["duration_seconds"],
             {"type": "rows"},
         ),
     ]
 
 
-async def test_who_listens_hears_of_runs_that_the_log_leaves_out(app, caplog, heard):
+async def test_sinks_receive_runs_that_the_log_leaves_out(app, caplog, heard):
     caplog.set_level(logging.ERROR, logger="outlast")
 
     await ended(app, lambda: None, name="quiet")
@@ -82,27 +82,27 @@ async def test_who_listens_hears_of_runs_that_the_log_leaves_out(app, caplog, he
     assert caplog.records == []
 
 
-async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, caplog, heard):
+async def test_error_text_goes_to_sinks_and_not_to_the_log(app, caplog, heard):
     def broken() -> None:
         raise ValueError("a secret word")
 
     own = logging.getLogger("theirs")
     leave = subscribe(log_full_errors(own))
-    await ended(app, broken, delivery="chain")
+    await ended(app, broken, delivery="linked")
     leave()
 
     [error] = [told for told in heard if told.event == "job_error"]
-    assert error.words is not None
-    assert error.words.startswith("Traceback")
-    assert "a secret word" in error.words
+    assert error.error_text is not None
+    assert error.error_text.startswith("Traceback")
+    assert "a secret word" in error.error_text
     ours = [record for record in caplog.records if record.name.startswith("outlast")]
     assert "secret" not in "".join(str(vars(record)) for record in ours)
     [full] = [record for record in caplog.records if record.name == "theirs"]
     assert "a secret word" in full.getMessage()
-    assert full.facts["traceback"] == error.words
+    assert full.facts["traceback"] == error.error_text
 
 
-def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
+def test_sink_that_raises_is_logged_once_and_affects_nothing_else(caplog):
     got, calls = [], []
 
     def bad(told: TelemetryEvent) -> None:
@@ -118,11 +118,11 @@ def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
 
     assert (len(calls), len(got)) == (3, 3)
     assert [record.getMessage() for record in caplog.records] == [
-        "a sink raised RuntimeError at odd; the next ones are not told"
+        "telemetry sink failed error=RuntimeError event=odd; its further errors are not logged"
     ]
 
 
-def test_nothing_is_gathered_when_nobody_hears():
+def test_nothing_is_collected_without_an_audience():
     quiet = logging.getLogger("outlast.tests.quiet")
     quiet.setLevel(logging.ERROR)
     leave = subscribe(lambda _: None)

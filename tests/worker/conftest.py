@@ -36,10 +36,10 @@ async def rival(path, app):
 @pytest.fixture
 def hoarding(monkeypatch):
     """Workers hold ready all they may, however slow the jobs are, and keep it."""
-    monkeypatch.setattr(dispatcher, "FAIR", inf)
-    monkeypatch.setattr(dispatcher, "TOO_LONG", inf)
-    monkeypatch.setattr(prefetch, "AT_HAND", inf)
-    monkeypatch.setattr(prefetch, "TOO_LONG", inf)
+    monkeypatch.setattr(dispatcher, "MAX_PREFETCH_ONLY_S", inf)
+    monkeypatch.setattr(dispatcher, "MAX_PREFETCH_WAIT_S", inf)
+    monkeypatch.setattr(prefetch, "PREFETCH_TARGET_S", inf)
+    monkeypatch.setattr(prefetch, "MAX_PREFETCH_WAIT_S", inf)
 
 
 @pytest.fixture(autouse=True)

@@ -11,15 +11,15 @@ from outlast.store.contract.jobs import Filter
 from outlast.testing.conformance.factories import LEASE, MANY, TYPE, new_id, put
 from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 
 BEFORE = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 NOW = LeaseHolder(instance_id="worker-1", boot_id="boot-2")
 OTHER = LeaseHolder(instance_id="worker-2", boot_id="boot-3")
-PRESETS = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
+PRESETS = (Delivery.LEASE, Delivery.LINKED, Delivery.ONCE)
 
 
-async def recover(store: Store, **over: Any) -> Recovered:
+async def recover(store: Store, **over: Any) -> RecoveryResult:
     """What a new boot of worker-1 does."""
     options: dict[str, Any] = {"scope": "instance", "new_id": new_id, **over}
     return await Recovery(store, NOW, **options).run_once()

@@ -244,7 +244,7 @@ async def test_a_stopping_worker_hands_it_back_and_leaves_nothing(app, tmp_path)
         pids = await word(tmp_path / "mark")
 
     await gone(*pids)
-    assert (await handle.job()).state is State.QUEUED
+    assert (await handle.read()).state is State.QUEUED
     assert await statuses(app, handle) == [("released", "shutdown")]
 
 
@@ -263,7 +263,7 @@ async def test_when_its_keeper_is_killed_the_command_is_too(app, worker, tmp_pat
     await handle.wait(SOON)
     record = await first_run(app, handle)
     assert (record.reason, record.exit_code) == ("owner_dead", None)
-    assert "keeper was killed" in record.error
+    assert "guardian of the command was killed" in record.error
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,12 @@ def test_last_word_that_another_thread_has_taken_comes_before_the_answer(line):
     inside = HandlerServer(there)
     run = Held(inside)
     run.progress(1, 1)
-    reporter = threading.Thread(target=inside.say_progress, args=(run,))
+    reporter = threading.Thread(target=inside.send_progress, args=(run,))
     reporter.start()
     run.is_taken.wait()
 
     answering = threading.Thread(
-        target=lambda: (inside.say_progress(run), inside.send({"result": "null"}))
+        target=lambda: (inside.send_progress(run), inside.send({"result": "null"}))
     )
     answering.start()
     answering.join(0.2)  # it waits for the other

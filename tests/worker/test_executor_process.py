@@ -10,7 +10,7 @@ from executor_world import LONG, gone, run, word
 from worker_world import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import JobNotSucceeded, State
-from outlast.worker.execution_pool import TOO_MANY
+from outlast.worker.execution_pool import EXCESS_PREFETCH_REASON
 from outlast.worker.executors import process
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ async def test_an_outcome_is_what_it_is_elsewhere(app, worker, kind, state, stat
 
     await until(is_over)
 
-    job = await handle.job()
+    job = await handle.read()
     assert job.state is state
     assert await statuses(app, handle) == [(status, reason)]
     if state is State.RETRY_WAIT:
@@ -240,7 +240,7 @@ async def test_a_stopping_worker_leaves_no_process(app, tmp_path):
         pids = await word(tmp_path / "mark")
 
     await gone(idle, *pids)
-    assert (await handle.job()).state is State.QUEUED
+    assert (await handle.read()).state is State.QUEUED
     assert await statuses(app, handle) == [("released", "shutdown")]
 
 
@@ -285,5 +285,9 @@ async def test_many_at_once_die_and_none_is_forgotten(app):
     assert results == ["attempt 2"] * 12
     for handle in handles:
         # Those that wait long for a slot may be given back, which counts for nothing.
-        started = [run for run in await statuses(app, handle) if run != ("released", TOO_MANY)]
+        started = [
+            run
+            for run in await statuses(app, handle)
+            if run != ("released", EXCESS_PREFETCH_REASON)
+        ]
         assert [status for status, _ in started] == ["lost", "succeeded"]

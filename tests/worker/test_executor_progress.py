@@ -14,7 +14,7 @@ from outlast import LeaseLost, Run, RunError, State, StopRequested
 from outlast.core.progress import Progress
 from outlast.errors import StoreBusy
 from outlast.store.open import open_store
-from outlast.worker.progress_reporter import BETWEEN, ProgressReporter
+from outlast.worker.progress_reporter import WRITE_INTERVAL_S, ProgressReporter
 
 
 class Reports:
@@ -73,7 +73,7 @@ async def test_a_tight_loop_costs_few_writes_and_the_last_is_always_written(app,
 async def most_writes(app, handle):
     """One at once, one after each pause, and the last word."""
     [record] = await app.runs(handle.id)
-    return (record.finished_at - record.started_at).total_seconds() // BETWEEN + 3
+    return (record.finished_at - record.started_at).total_seconds() // WRITE_INTERVAL_S + 3
 
 
 async def test_many_runs_share_a_write(app, store):
@@ -166,7 +166,7 @@ async def test_a_lapsed_lease_raises_without_any_report(path):
         async def takes_over() -> str:
             return "rival"
 
-        app.settings = app.settings.with_(tick="60s")
+        app.settings = app.settings.with_(tick="10m", grace="100ms")  # it may run here again
         async with app.worker():
             handle = await work.enqueue()
             await started.wait()
@@ -282,13 +282,13 @@ async def test_a_report_does_not_wait_for_the_runs_own_transaction(app, store):
         return "paid"
 
     held = asyncio.Event()
-    real = store.report
+    real = store.record_progress
 
     async def report(reports):
         await held.wait()
         return await real(reports)
 
-    store.report = report
+    store.record_progress = report
     async with app.worker():
         handle = await pay.enqueue()
         result = await handle.result(SOON)
@@ -346,11 +346,11 @@ async def test_a_reporter_pauses_between_its_writes(app, store):
         times.append(loop.time())
         return [True] * len(reports)
 
-    reporter = ProgressReporter(report, between=0.05)
+    reporter = ProgressReporter(report, interval=0.05)
 
     @app.job
     async def step(run: Run) -> None:
-        run._tell = reporter.tell
+        run._notify = reporter.notify
         while len(times) < 5:
             run.progress(len(times))
             await asyncio.sleep(0.001)

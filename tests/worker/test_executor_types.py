@@ -75,7 +75,7 @@ def test_a_function_within_a_function_cannot_be_found_by_another_process(bare):
 
 
 async def test_every_executor_says_what_its_types_say(tmp_path):
-    executors = make_executors(concurrency=1, logs=tmp_path, addresses={}, stepping=None)
+    executors = make_executors(concurrency=1, logs=tmp_path, addresses={}, on_step=None)
 
     assert {name: executor.stops for name, executor in executors.items()} == dict(STOPS)
 

@@ -8,7 +8,7 @@ from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recove
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped, Stopped
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -29,12 +29,12 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 from outlast.worker.maintenance import recovery as module
-from outlast.worker.maintenance.recovery import Recovered
+from outlast.worker.maintenance.recovery import RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_recovery import close_unfollowed
 from support.crash.sqlite_target import dump
 
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def wrecker(store):
 
 AFTER_LOSS = {
     Delivery.LEASE: (State.QUEUED, EventKind.REQUEUED),
-    Delivery.CHAIN: (State.FAILED, EventKind.CHAINED),
+    Delivery.LINKED: (State.FAILED, EventKind.CHAINED),
     Delivery.ONCE: (State.FAILED, EventKind.CLOSED),
 }
 
@@ -71,7 +71,7 @@ async def test_open_run_of_an_earlier_boot_is_lost_at_once(store, clock, deliver
 
     job, run = await job_of(store, claim.id), await last_run(store, claim.id)
     [event] = await store.events(claim.id)
-    assert done == Recovered(lost=1)
+    assert done == RecoveryResult(lost=1)
     assert done.actions == 1
     assert (job.state, event.kind) == AFTER_LOSS[delivery]
     assert (run.status, run.reason, run.finished_at) == (
@@ -83,12 +83,12 @@ async def test_open_run_of_an_earlier_boot_is_lost_at_once(store, clock, deliver
         "startup_recovery",
         f"holder={BEFORE.instance_id} boot={BEFORE.boot_id}",
     )
-    assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.CHAIN)
+    assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.LINKED)
     await check_invariants(store)
 
 
 async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
-    claim = await start(store, **CHAIN)
+    claim = await start(store, **LINKED)
     await settle(store, await job_of(store, claim.id), CancelRequested())
 
     await recover(store)
@@ -100,7 +100,7 @@ async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
 @pytest.mark.parametrize("delivery", PRESETS)
 async def test_running_job_without_a_run_gets_a_lost_one(store, wrecker, delivery):
     job_id = await put(store, delivery=delivery)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
     done = await recover(store)
 
@@ -109,7 +109,7 @@ async def test_running_job_without_a_run_gets_a_lost_one(store, wrecker, deliver
         await store.runs(job_id),
         await store.events(job_id),
     )
-    assert done == Recovered(without_run=1)
+    assert done == RecoveryResult(without_run=1)
     assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
     assert (job.state, event.kind) == AFTER_LOSS[delivery]
     assert (job.failures, job.losses, job.token) == (1, 1, 1)
@@ -121,13 +121,13 @@ async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, wrecker, c
     claim = await start(store, delivery=delivery)
     await settle(store, claim, SUCCEEDED)
     runs = await store.runs(claim.id)
-    await wrecker.cut_loose(claim.id)
+    await wrecker.detach(claim.id)
     clock.advance(SECOND)
 
     done = await recover(store)
 
     job = await job_of(store, claim.id)
-    assert done == Recovered(finished=1)
+    assert done == RecoveryResult(finished=1)
     assert (job.state, job.reason, job.finished_at) == (State.SUCCEEDED, None, clock.now())
     assert await store.runs(claim.id) == runs
     assert await store.chain(claim.id) == [job]
@@ -143,9 +143,9 @@ async def test_job_left_open_by_a_run_that_went_wrong_is_judged_by_its_rule(
     claim = await start(store, delivery=delivery)
     await settle(store, claim, event)
     expected, runs = await store.chain(claim.id), await store.runs(claim.id)
-    if delivery is Delivery.CHAIN:
-        await wrecker.unfollow(claim.id)
-    await wrecker.cut_loose(claim.id)
+    if delivery is Delivery.LINKED:
+        await wrecker.drop_successor(claim.id)
+    await wrecker.detach(claim.id)
 
     done = await recover(store)
 
@@ -174,12 +174,12 @@ async def test_job_left_open_goes_where_its_last_run_says(store, wrecker, event,
     claim = await start(store)
     await settle(store, claim, event)
     failures = (await job_of(store, claim.id)).failures
-    await wrecker.cut_loose(claim.id)
+    await wrecker.detach(claim.id)
 
     done = await recover(store)
 
     job = await job_of(store, claim.id)
-    assert done == Recovered(finished=1)
+    assert done == RecoveryResult(finished=1)
     assert (job.state, job.failures) == (state, failures)
     await check_invariants(store)
 
@@ -189,7 +189,7 @@ async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
     await settle(store, claim, FAILED)
     again = await take(store)
     await settle(store, again, FAILED)
-    await wrecker.cut_loose(claim.id)
+    await wrecker.detach(claim.id)
 
     await recover(store)
 
@@ -199,16 +199,16 @@ async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
 
 
 async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(store, wrecker):
-    claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **CHAIN)
+    claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **LINKED)
     await settle(store, claim, FAILED)
-    await wrecker.unfollow(claim.id)
+    await wrecker.drop_successor(claim.id)
 
     done = await recover(store)
     while claims := await take_many(store):
         await settle(store, claims[0], FAILED)
 
     chain = await store.chain(claim.id)
-    assert done == Recovered(continued=1)
+    assert done == RecoveryResult(continued=1)
     assert [job.state for job in chain] == [State.FAILED, State.FAILED, State.DEAD_LETTER]
     assert [job.failures for job in chain] == [1, 2, 3]
     assert {(job.params, job.priority, job.root_id) for job in chain} == {
@@ -218,12 +218,12 @@ async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(stor
 
 
 async def test_failed_link_without_attempts_left_is_given_up(store):
-    await close_unfollowed(store, claim := await start(store, max_attempts=1, **CHAIN))
+    await close_unfollowed(store, claim := await start(store, max_attempts=1, **LINKED))
 
     done = await recover(store)
 
     job = await job_of(store, claim.id)
-    assert done == Recovered(given_up=1)
+    assert done == RecoveryResult(given_up=1)
     assert (job.state, job.reason) == (State.DEAD_LETTER, "attempts_exhausted")
     assert await store.chain(claim.id) == [job]
     assert (await kinds(store, claim.id))[-1] is EventKind.GIVEN_UP
@@ -231,7 +231,7 @@ async def test_failed_link_without_attempts_left_is_given_up(store):
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
 async def test_failed_link_with_a_successor_is_left_alone(store, state):
-    claim = await start(store, **CHAIN)
+    claim = await start(store, **LINKED)
     await settle(store, claim, FAILED)
     if state is State.CANCELLED:
         await settle(store, (await store.chain(claim.id))[1], CancelRequested())
@@ -242,7 +242,7 @@ async def test_failed_link_with_a_successor_is_left_alone(store, state):
     done = await recover(store)
 
     assert (await store.chain(claim.id))[1].state is state
-    assert done == Recovered()
+    assert done == RecoveryResult()
     assert dump(store.path) == before
 
 
@@ -250,7 +250,7 @@ async def test_once_failure_is_no_broken_chain(store):
     claim = await start(store, delivery=Delivery.ONCE)
     await settle(store, claim, FAILED)
 
-    assert await recover(store) == Recovered()
+    assert await recover(store) == RecoveryResult()
 
 
 async def test_orphan_run_is_told_copied_and_removed(store, wrecker, caplog):
@@ -262,11 +262,11 @@ async def test_orphan_run_is_told_copied_and_removed(store, wrecker, caplog):
 
     [event] = await store.events(None)
     copy = json.loads(event.detail)
-    assert done == Recovered(orphans=1)
+    assert done == RecoveryResult(orphans=1)
     assert (copy["run_id"], copy["result"]) == (claim.run_id, SUCCEEDED.result)
     assert dump(store.path)["outlast_runs"] == []
     assert f"orphan run removed run={claim.run_id}" in caplog.text
-    assert await recover(store) == Recovered()
+    assert await recover(store) == RecoveryResult()
 
 
 async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
@@ -284,7 +284,7 @@ async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
 
     done = await recover(store)
 
-    assert (done, done.actions) == (Recovered(), 0)
+    assert (done, done.actions) == (RecoveryResult(), 0)
     assert dump(store.path) == before
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("recovery finished instance=worker-1 boot=boot-2 actions=0")
@@ -296,7 +296,7 @@ async def test_what_fell_due_meanwhile_is_promoted_and_is_no_repair(store, clock
 
     done = await recover(store)
 
-    assert (done, done.actions) == (Recovered(promoted=1), 0)
+    assert (done, done.actions) == (RecoveryResult(promoted=1), 0)
     assert (await job_of(store, job_id)).state is State.QUEUED
 
 
@@ -305,7 +305,7 @@ async def test_live_workers_of_a_pool_are_left_alone(store):
     await start(store, NOW, queue="now")
     before = dump(store.path)
 
-    assert await recover(store) == Recovered()
+    assert await recover(store) == RecoveryResult()
     assert dump(store.path) == before
 
 
@@ -315,7 +315,7 @@ async def test_alone_it_takes_whatever_another_boot_left(store):
 
     done = await recover(store, scope="all")
 
-    assert done == Recovered(lost=2)
+    assert done == RecoveryResult(lost=2)
     assert [(await last_run(store, claim.id)).status for claim in left] == [RunStatus.LOST] * 2
     assert (await job_of(store, own.id)).state is State.RUNNING
 
@@ -336,7 +336,7 @@ async def test_unknown_owner_follows_the_policy(store, clock, caplog, policy, is
     }
     reason = reasons.get((policy, is_over))
     assert run.reason == reason
-    assert done == Recovered(unknown=int(reason is not None))
+    assert done == RecoveryResult(unknown=int(reason is not None))
     assert ("left to its unknown owner" in caplog.text) is (policy == "leave")
     assert EventKind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
 
@@ -349,15 +349,15 @@ async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wr
     done = await recover(store, unknown="fail")
 
     run = await last_run(store, claim.id)
-    assert (left, done) == (Recovered(), Recovered(unknown=1))
-    assert (run.holder, run.reason) == (NOBODY.instance_id, "startup_recovery")
+    assert (left, done) == (RecoveryResult(), RecoveryResult(unknown=1))
+    assert (run.holder, run.reason) == (UNKNOWN_HOLDER.instance_id, "startup_recovery")
     assert (await job_of(store, claim.id)).state is State.QUEUED
 
 
 async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker, caplog):
     lost = await start(store)
     loose = await put(store, queue="loose")
-    await wrecker.cut_loose(loose)
+    await wrecker.detach(loose)
     caplog.set_level(logging.INFO)
 
     await recover(store)
@@ -376,15 +376,15 @@ async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker
 
 
 async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(module, "MAX_BATCH", 2)
     for number in range(5):
         await start(store, queue=f"held-{number}")
-        await wrecker.cut_loose(await put(store, queue="loose"))
-        ended, link = await start(store, queue="a"), await start(store, queue="b", **CHAIN)
+        await wrecker.detach(await put(store, queue="loose"))
+        ended, link = await start(store, queue="a"), await start(store, queue="b", **LINKED)
         await settle(store, ended, SUCCEEDED)
-        await wrecker.cut_loose(ended.id)
+        await wrecker.detach(ended.id)
         await settle(store, link, FAILED)
-        await wrecker.unfollow(link.id)
+        await wrecker.drop_successor(link.id)
         gone = await start(store, queue="c")
         await settle(store, gone, SUCCEEDED)
         await put(store, queue="later")
@@ -392,6 +392,6 @@ async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monk
 
     done = await recover(store)
 
-    assert done == Recovered(lost=5, finished=5, without_run=5, continued=5, orphans=5)
-    assert await recover(store) == Recovered()
+    assert done == RecoveryResult(lost=5, finished=5, without_run=5, continued=5, orphans=5)
+    assert await recover(store) == RecoveryResult()
     await check_invariants(store)

@@ -12,7 +12,7 @@ from outlast.core.run import LeaseHolder
 from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.race_runner import race
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.crash import sqlite_recovery
 from support.crash.runner import Crasher, clocked
 from support.crash.scenarios import World
@@ -30,7 +30,7 @@ async def broken(path: Path) -> None:
     await store.close()
 
 
-async def recovered(path: Path, numbers: int = AGAIN) -> tuple[Recovered, Told]:
+async def recovered(path: Path, numbers: int = AGAIN) -> tuple[RecoveryResult, Told]:
     """Recover what is there, a second after it was broken; what was done, and how all stands."""
     clock, ids = clocked()
     clock.advance("1s")
@@ -49,7 +49,7 @@ async def test_everything_at_once_is_repaired_and_then_nothing_is_left_to_do(tmp
     again, then = await recovered(tmp_path / "jobs.db", numbers=2 * AGAIN)
 
     assert done == EXPECTED
-    assert again == Recovered()
+    assert again == RecoveryResult()
     assert then == found
 
 
@@ -75,7 +75,7 @@ def test_killed_around_any_of_its_commits_and_started_again_it_ends_the_same(tmp
             path.unlink()
 
 
-async def boot(store: Store, *, holder: LeaseHolder, seed: int) -> Recovered:
+async def boot(store: Store, *, holder: LeaseHolder, seed: int) -> RecoveryResult:
     """Recover, as a process of its own does, with ids of its own."""
     numbers = count(seed)
     ids = Ids(FakeClock().now, lambda bits: next(numbers) % 2**bits)

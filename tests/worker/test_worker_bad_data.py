@@ -15,7 +15,7 @@ def set_params(path, handle, text):
     query(path, "UPDATE outlast_jobs SET params = ? WHERE id = ?", text, handle.id)
 
 
-@pytest.mark.parametrize("delivery", ["lease", "chain", "once"])
+@pytest.mark.parametrize("delivery", ["lease", "linked", "once"])
 async def test_params_that_no_longer_fit_close_the_job_with_the_reason(app, rival, slot, delivery):
     calls = []
 
@@ -175,7 +175,7 @@ async def test_a_worker_never_takes_types_it_does_not_know(app, rival, path):
         await (await ours.enqueue()).result(SOON)
         await worker.drained()
 
-        assert (await foreign.job()).state is State.QUEUED
+        assert (await foreign.read()).state is State.QUEUED
         async with rival.worker():
             assert await foreign.result(SOON) == "theirs"
     assert await statuses(app, foreign) == [("succeeded", None)]
@@ -194,8 +194,8 @@ async def test_a_worker_takes_only_the_types_and_queues_it_was_given(app):
         await (await one.enqueue()).wait(SOON)
         await worker.drained()
 
-    assert (await other_type.job()).state is State.QUEUED
-    assert (await other_queue.job()).state is State.QUEUED
+    assert (await other_type.read()).state is State.QUEUED
+    assert (await other_queue.read()).state is State.QUEUED
     async with app.worker(queues=["elsewhere", "default"]):
         ends = [await handle.wait(SOON) for handle in (other_type, other_queue)]
     assert [job.state for job in ends] == [State.SUCCEEDED] * 2

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from worker_world import SOON, query, quick
 
-from outlast import InvalidJob, Run, State
+from outlast import InvalidArgument, Run, State
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_keys_hold_inside_the_callers_transaction_too(send, conn, path):
 
 async def test_a_refused_job_leaves_the_callers_transaction_as_it_was(send, conn, path):
     conn.execute("INSERT INTO orders VALUES (3)")
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         await send.options(tx=conn).enqueue("three")
     await send.options(tx=conn).enqueue(3)
     conn.commit()
@@ -98,7 +98,7 @@ async def test_what_the_caller_set_on_the_connection_makes_no_difference(send, c
     conn.commit()
 
     assert stored(path) == 2
-    assert (await handle.job()).state is State.QUEUED
+    assert (await handle.read()).state is State.QUEUED
     assert (again.id, again.created) == (keyed.id, False)
 
 
@@ -144,9 +144,9 @@ async def test_a_connection_that_cannot_carry_it_is_refused_with_the_reason(
     make, words = WRONG[what]
     wrong = make(tmp_path, path)
 
-    with pytest.raises(InvalidJob, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         await send.options(tx=wrong).enqueue(3)
-    with pytest.raises(InvalidJob, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         await app.enqueue_many([send.bind(3)], tx=wrong)
 
     assert stored(path) == 0

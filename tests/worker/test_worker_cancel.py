@@ -115,12 +115,12 @@ async def test_a_job_that_finishes_first_wins(app, result):
     assert await handle.result() == result
 
 
-@pytest.mark.parametrize("delivery", ["lease", "chain"])
+@pytest.mark.parametrize("delivery", ["lease", "linked"])
 @pytest.mark.parametrize("end", ["raise", "snooze"])
 async def test_a_cancelled_job_is_not_tried_again(app, end, delivery):
     started, release = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
-    if (end, delivery) == ("snooze", "chain"):
+    if (end, delivery) == ("snooze", "linked"):
         end = "raise"
 
     @app.job(delivery=delivery, retry=Backoff(5, base="1ms"))

@@ -136,7 +136,7 @@ async def test_drained_means_that_everything_due_has_ended_durably(app, path):
         queued = query(path, "SELECT count(*) FROM outlast_waiting WHERE state = 'queued'")
 
         assert (left, queued, worker.unwritten) == ([(0,)], [(0,)], [])
-    assert (await later.job()).state is State.SCHEDULED
+    assert (await later.read()).state is State.SCHEDULED
 
 
 async def test_drained_does_not_take_an_absent_store_for_an_empty_one(path):
@@ -157,7 +157,7 @@ async def test_drained_does_not_take_an_absent_store_for_an_empty_one(path):
                 lock.close()
                 await draining
 
-                assert (await handle.job()).state is State.SUCCEEDED
+                assert (await handle.read()).state is State.SUCCEEDED
 
 
 async def test_a_job_enqueued_by_a_job_runs_too(app):

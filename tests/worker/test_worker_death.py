@@ -28,7 +28,7 @@ async def test_the_jobs_of_a_killed_worker_go_on_as_their_delivery_says(app, slo
         return "taken over"
 
     leased = app.job(name="leased", retry=Backoff(3))(takes_over)
-    chained = app.job(name="chained", delivery="chain", retry=Backoff(3))(takes_over)
+    chained = app.job(name="chained", delivery="linked", retry=Backoff(3))(takes_over)
     once = app.job(name="once", delivery="once")(takes_over)
     handles = [await each.options(slot=slot).enqueue() for each in (leased, chained, once)]
     async with await Child.start(path, "holding", concurrency=3, **LEASE) as child:
@@ -60,11 +60,11 @@ async def test_a_thawed_worker_cannot_overwrite_its_successor(app, path):
         expire_leases(path)
         async with app.worker():
             result = await handle.result(SOON)
-            before = await handle.job()
+            before = await handle.read()
             child.tell("go on")
             child.thaw()
             refused = await child.says("refused")
-            after = await handle.job()
+            after = await handle.read()
 
     assert (result, refused) == ("from token 2", "refused 1")
     assert before == after

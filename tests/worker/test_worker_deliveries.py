@@ -1,4 +1,4 @@
-"""`chain` and `once`: a job that has started never starts again."""
+"""`linked` and `once`: a job that has started never starts again."""
 
 from datetime import timedelta
 
@@ -26,13 +26,13 @@ async def test_a_chain_writes_one_linked_job_per_try_and_the_result_is_at_its_ti
 
     if thread:
 
-        @app.job(name="link", delivery="chain", retry=QUICKLY)
+        @app.job(name="link", delivery="linked", retry=QUICKLY)
         def link(run: Run) -> str:
             return work(run)
 
     else:
 
-        @app.job(name="link", delivery="chain", retry=QUICKLY)
+        @app.job(name="link", delivery="linked", retry=QUICKLY)
         async def link(run: Run) -> str:
             return work(run)
 
@@ -54,7 +54,7 @@ async def test_a_chain_writes_one_linked_job_per_try_and_the_result_is_at_its_ti
 async def test_a_chain_ends_in_a_dead_letter_after_exactly_its_attempts(app):
     calls = []
 
-    @app.job(delivery="chain", retry=QUICKLY)
+    @app.job(delivery="linked", retry=QUICKLY)
     async def fail() -> None:
         calls.append(1)
         raise ValueError("always")
@@ -70,7 +70,7 @@ async def test_a_chain_ends_in_a_dead_letter_after_exactly_its_attempts(app):
 
 
 async def test_retry_after_in_a_chain_delays_the_next_job(app):
-    @app.job(delivery="chain", retry=Backoff(2, base="1h", jitter=False))
+    @app.job(delivery="linked", retry=Backoff(2, base="1h", jitter=False))
     async def limited(run: Run) -> int | RetryAfter:
         return RetryAfter("50ms") if run.attempt == 1 else run.attempt
 
@@ -84,7 +84,7 @@ async def test_retry_after_in_a_chain_delays_the_next_job(app):
 
 
 async def test_cancelling_a_chain_by_its_first_job_stops_its_last(app):
-    @app.job(delivery="chain", retry=Backoff(5, base="1h", jitter=False))
+    @app.job(delivery="linked", retry=Backoff(5, base="1h", jitter=False))
     async def fail() -> None:
         raise ValueError("once")
 
@@ -100,7 +100,7 @@ async def test_cancelling_a_chain_by_its_first_job_stops_its_last(app):
 
 
 @pytest.mark.parametrize(
-    ("delivery", "state"), [("chain", State.DEAD_LETTER), ("once", State.FAILED)]
+    ("delivery", "state"), [("linked", State.DEAD_LETTER), ("once", State.FAILED)]
 )
 async def test_a_snooze_that_the_delivery_cannot_keep_is_a_clear_failure(
     app, slot, delivery, state

@@ -41,7 +41,7 @@ async def test_a_job_is_tried_until_it_succeeds_and_each_try_is_counted(app, thr
     assert result == "at last"
     assert seen == [(1, 1), (2, 2), (3, 3), (4, 4)]
     assert await statuses(app, handle) == [("failed", "failed")] * 3 + [("succeeded", None)]
-    assert (await handle.job()).failures == 3
+    assert (await handle.read()).failures == 3
 
 
 async def test_each_wait_is_twice_the_one_before(app):
@@ -174,7 +174,7 @@ async def test_a_failing_job_does_not_hold_up_its_neighbours(app):
         results = [await handle.result(SOON) for handle in handles]
 
     assert results == list(range(10))
-    assert {(await each.job()).state for each in failing} == {State.RETRY_WAIT}
+    assert {(await each.read()).state for each in failing} == {State.RETRY_WAIT}
 
 
 async def test_what_a_job_was_given_never_appears_in_the_log(app, caplog):
@@ -190,7 +190,7 @@ async def test_what_a_job_was_given_never_appears_in_the_log(app, caplog):
             pass
         return secret
 
-    @app.job(delivery="chain", retry=AT_ONCE)
+    @app.job(delivery="linked", retry=AT_ONCE)
     async def wrong(secret: str) -> int:
         return secret
 

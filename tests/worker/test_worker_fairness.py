@@ -17,12 +17,14 @@ PLENTY = 1000.0
 """So many seconds of work are held ready: what is asked here is what becomes of it."""
 
 
-@pytest.mark.parametrize("delivery", ["lease", "chain"])
+@pytest.mark.parametrize("delivery", ["lease", "linked"])
 async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others(
     path, delivery, monkeypatch
 ):
-    """First in its queue, but lost once, or `chain`: neither is ever taken to lie in store."""
-    monkeypatch.setattr(dispatcher, "TOO_LONG", inf)  # what is held ready stays, however slow
+    """First in its queue, but lost once, or `linked`: neither is ever taken to lie in store."""
+    monkeypatch.setattr(
+        dispatcher, "MAX_PREFETCH_WAIT_S", inf
+    )  # what is held ready stays, however slow
     done, holds_ready, go = [], asyncio.Event(), asyncio.Event()
     async with quick(path, concurrency=2, prefetch=50) as app:
 
@@ -58,7 +60,7 @@ async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others
 
 async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, rival, monkeypatch):
     """After many quick ones a worker holds a lot ready, and then they are of another kind."""
-    monkeypatch.setattr(prefetch, "AT_HAND", PLENTY)
+    monkeypatch.setattr(prefetch, "PREFETCH_TARGET_S", PLENTY)
     release, done = asyncio.Event(), []
     async with quick(path, concurrency=1, prefetch=50) as app:
 
@@ -95,7 +97,7 @@ async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, 
 
 async def test_nothing_waits_behind_one_that_does_not_end(path, rival, monkeypatch):
     """Quick as it would be: no place has come free for a while, and another worker is idle."""
-    monkeypatch.setattr(prefetch, "AT_HAND", PLENTY)
+    monkeypatch.setattr(prefetch, "PREFETCH_TARGET_S", PLENTY)
     release = asyncio.Event()
     for_all = {}
     async with quick(path, concurrency=1, prefetch=50) as app:
@@ -118,7 +120,7 @@ async def test_nothing_waits_behind_one_that_does_not_end(path, rival, monkeypat
             await taken(blocked, *handles)
             async with rival.worker():
                 ran = [await handle.result(SOON) for handle in handles]
-                still = (await blocked.job()).state
+                still = (await blocked.read()).state
                 release.set()
                 await blocked.wait(SOON)
 

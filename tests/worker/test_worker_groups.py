@@ -8,7 +8,7 @@ from worker_world import AT_ONCE, SOON, quick, until
 
 from outlast import Backoff, GroupState, Outlast, Skip, State
 from outlast.core.group import NewGroup
-from outlast.worker.maintenance.group_closer import ABANDONED, GroupCloser
+from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
 from outlast.worker.maintenance.loop import Maintenance
 
 ONE_TRY = Backoff(1)
@@ -25,7 +25,7 @@ async def test_sequential_members_run_in_order_and_never_together(app):
         ran.append(number)
         running.clear()
 
-    group = await app.group((step.bind(n) for n in range(20)), mode="sequential")
+    group = await app.groups.start((step.bind(n) for n in range(20)), mode="sequential")
     async with app.worker(concurrency=4):
         record = await group.wait(SOON)
 
@@ -37,11 +37,11 @@ async def test_a_drained_worker_has_run_the_whole_sequence(app):
     @app.job
     async def step(number: int) -> None: ...
 
-    group = await app.group((step.bind(n) for n in range(10)), mode="sequential")
+    group = await app.groups.start((step.bind(n) for n in range(10)), mode="sequential")
     async with app.worker() as worker:
         await worker.drained()
 
-        assert (await group.record()).done == 10
+        assert (await group.read()).done == 10
 
 
 async def test_parallel_members_run_together(app):
@@ -51,7 +51,7 @@ async def test_parallel_members_run_together(app):
     async def meet() -> None:
         await barrier.wait()
 
-    group = await app.group([meet.bind(), meet.bind()])
+    group = await app.groups.start([meet.bind(), meet.bind()])
     async with app.worker(concurrency=2):
         record = await group.wait(SOON)
 
@@ -76,7 +76,7 @@ async def test_a_failure_in_a_sequence_does_what_was_chosen(app, on_failure, ran
             raise ValueError("it broke")
 
     bound = [step.bind(n) for n in range(4)]
-    group = await app.group(bound, mode="sequential", on_failure=on_failure)
+    group = await app.groups.start(bound, mode="sequential", on_failure=on_failure)
     async with app.worker():
         record = await group.wait(SOON)
 
@@ -101,7 +101,7 @@ async def test_who_waits_beside_a_failure_is_ended_before_the_next_tick(tmp_path
         return (await group.read()).counts.get(end, 0) >= 18
 
     async with app:
-        group = await app.group([step.bind(n) for n in range(20)], on_failure=on_failure)
+        group = await app.groups.start([step.bind(n) for n in range(20)], on_failure=on_failure)
         async with app.worker(concurrency=1):
             await until(most_ended)
             swept.set()
@@ -123,7 +123,7 @@ async def test_a_failure_stops_the_members_that_run(app):
         await started.wait()
         raise ValueError("it broke")
 
-    group = await app.group([endless.bind(), fail.bind(), fail.bind()], on_failure="stop")
+    group = await app.groups.start([endless.bind(), fail.bind(), fail.bind()], on_failure="stop")
     async with app.worker(concurrency=2):
         record = await group.wait(SOON)
 
@@ -135,13 +135,13 @@ async def test_a_failure_stops_the_members_that_run(app):
 async def test_a_chain_is_one_member_however_often_it_is_tried(app):
     tries = []
 
-    @app.job(delivery="chain", retry=AT_ONCE)
+    @app.job(delivery="linked", retry=AT_ONCE)
     async def step(number: int) -> None:
         tries.append(number)
         if tries.count(number) < 2:
             raise ValueError("once more")
 
-    group = await app.group([step.bind(n) for n in range(3)], mode="sequential")
+    group = await app.groups.start([step.bind(n) for n in range(3)], mode="sequential")
     async with app.worker():
         record = await group.wait(SOON)
 
@@ -160,7 +160,7 @@ async def test_a_retry_in_place_keeps_its_turn(app):
             raise ValueError("once more")
         return Skip("nothing to do")
 
-    group = await app.group([step.bind(0), step.bind(1)], mode="sequential")
+    group = await app.groups.start([step.bind(0), step.bind(1)], mode="sequential")
     async with app.worker():
         record = await group.wait(SOON)
 
@@ -180,7 +180,7 @@ async def test_cancelling_a_group_stops_what_runs_at_once(path):
             finally:
                 stopped.append(1)
 
-        group = await app.group([endless.bind() for _ in range(5)])
+        group = await app.groups.start([endless.bind() for _ in range(5)])
         async with app.worker(concurrency=2):
             await started.wait()
             await group.cancel("not wanted")
@@ -197,7 +197,7 @@ async def test_whoever_comes_next_sweeps_what_a_dead_client_left(app):
     @app.job
     async def send(number: int) -> None: ...
 
-    group = await app.group([send.options(delay="1h").bind(n) for n in range(1200)])
+    group = await app.groups.start([send.options(delay="1h").bind(n) for n in range(1200)])
     await app.store.stop_group(group.id, reason="and then it died")
     async with app.worker():
         record = await group.wait(SOON)
@@ -209,7 +209,7 @@ async def test_two_workers_sweep_at_once_and_end_each_member_once(app, rival):
     @app.job
     async def send(number: int) -> None: ...
 
-    group = await app.group([send.options(delay="1h").bind(n) for n in range(1200)])
+    group = await app.groups.start([send.options(delay="1h").bind(n) for n in range(1200)])
     await app.store.stop_group(group.id, reason=None)
     await rival.store.open()
     sweeps = [GroupCloser(each.store, app._ids.job) for each in (app, rival)]
@@ -220,14 +220,14 @@ async def test_two_workers_sweep_at_once_and_end_each_member_once(app, rival):
     events = [await app.events(job.id) for job in jobs[::100]]
     assert sum(each.ended for each in swept) == 1200
     assert [len(each) for each in events] == [1] * len(events)
-    assert (await group.record()).counts == {State.CANCELLED: 1200}
+    assert (await group.read()).counts == {State.CANCELLED: 1200}
 
 
 async def test_a_sweep_with_nothing_to_do_writes_nothing(app, path):
     @app.job
     async def send(number: int) -> None: ...
 
-    group = await app.group([send.bind(1)])
+    group = await app.groups.start([send.bind(1)])
     await app.store.stop_group(group.id, reason=None)
     tidy = Maintenance(app.store, app._ids.job)
 
@@ -235,7 +235,7 @@ async def test_a_sweep_with_nothing_to_do_writes_nothing(app, path):
     before = path.with_name(path.name + "-wal").stat().st_size
     second = await tidy.run_once()
 
-    assert (first.swept, second.swept) == (1, 0)
+    assert (first.members_ended, second.members_ended) == (1, 0)
     assert path.with_name(path.name + "-wal").stat().st_size == before
 
 
@@ -246,28 +246,30 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
     group_id = app._ids.job()
     await app.store.open()
     await app.store.add_group(NewGroup(id=group_id, total=2))
-    group = app.group_handle(group_id)
+    group = app.groups.handle(group_id)
     sweep = GroupCloser(app.store, app._ids.job)
 
     early = await sweep.run_once()
-    monkeypatch.setattr("outlast.worker.maintenance.group_closer.ABANDONED", timedelta(0))
+    monkeypatch.setattr(
+        "outlast.worker.maintenance.group_closer.INCOMPLETE_GROUP_TIMEOUT", timedelta(0)
+    )
     late = await sweep.run_once()
 
-    assert timedelta(minutes=10) == ABANDONED
-    assert (early.expired, late.expired, late.over) == (0, 1, 1)
-    record = await group.record()
+    assert timedelta(minutes=10) == INCOMPLETE_GROUP_TIMEOUT
+    assert (early.expired, late.expired, late.closed) == (0, 1, 1)
+    record = await group.read()
     assert (record.state, record.reason) == (GroupState.CANCELLED, "never_completed")
 
 
 async def test_a_member_lost_for_good_moves_its_group_like_any_other(app, path):
     started = asyncio.Event()
 
-    @app.job(delivery="chain", retry=ONE_TRY, max_runtime="100ms")
+    @app.job(delivery="linked", retry=ONE_TRY, max_runtime="100ms")
     async def slow() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    group = await app.group([slow.bind(), slow.bind()], mode="sequential")
+    group = await app.groups.start([slow.bind(), slow.bind()], mode="sequential")
     async with app.worker():
         record = await group.wait(SOON)
 
@@ -282,7 +284,7 @@ async def test_a_bare_group_id_is_no_member_of_a_running_group(app):
     async def send(number: int) -> None:
         ran.append(number)
 
-    group = await app.group([send.options(delay="1h").bind(1)], mode="sequential")
+    group = await app.groups.start([send.options(delay="1h").bind(1)], mode="sequential")
     bare = await send.options(group_id=group.id).enqueue(7)
     async with app.worker():
         await bare.wait(SOON)
@@ -290,4 +292,4 @@ async def test_a_bare_group_id_is_no_member_of_a_running_group(app):
         await until(lambda: ran == [7])
 
     assert [job.id for job in await group.jobs()] != [bare.id]
-    assert (await group.record()).total == 1
+    assert (await group.read()).total == 1

@@ -93,10 +93,10 @@ async def test_whatever_a_handler_raises_is_a_counted_failure(app, thread):
         assert all(name in error for error in errors) or name[0].islower()
 
 
-@pytest.mark.parametrize("delivery", ["chain", "once"])
+@pytest.mark.parametrize("delivery", ["linked", "once"])
 @pytest.mark.parametrize("name", ["SystemExit", "CancelledError"])
 async def test_the_same_holds_for_jobs_that_run_once(app, name, delivery, slot):
-    settings = {"retry": TWICE} if delivery == "chain" else {}
+    settings = {"retry": TWICE} if delivery == "linked" else {}
     bad = raising(app, delivery=delivery, **settings)
 
     async with app.worker():
@@ -104,7 +104,7 @@ async def test_the_same_holds_for_jobs_that_run_once(app, name, delivery, slot):
         job = await handle.wait(SOON)
 
         assert await all_slots_work(app)
-    expected = (State.DEAD_LETTER, 2) if delivery == "chain" else (State.FAILED, 1)
+    expected = (State.DEAD_LETTER, 2) if delivery == "linked" else (State.FAILED, 1)
     assert (job.state, job.failures) == expected
 
 

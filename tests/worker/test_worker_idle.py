@@ -9,10 +9,10 @@ from worker_world import PATIENCE, SOON, until
 from outlast import Outlast, State
 from outlast.store.contract import Capability
 from outlast.store.open import open_store
-from outlast.worker.dispatcher import EMPTY_LOOKS
+from outlast.worker.dispatcher import EMPTY_POLLS_BEFORE_BACKOFF
 from outlast.worker.maintenance.loop import Maintenance
 
-QUIET = {"listen", "open", "close", "capabilities", "exists", "path"}
+QUIET = {"subscribe", "open", "close", "capabilities", "exists", "path"}
 """What asks nothing of the database."""
 
 
@@ -49,11 +49,11 @@ async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
 
     async with app, app.worker():
         await (await noop.enqueue()).wait(SOON)
-        resting = counting.asked["claim"] + EMPTY_LOOKS
+        resting = counting.asked["claim"] + EMPTY_POLLS_BEFORE_BACKOFF
         await until(lambda: counting.asked["claim"] >= resting, within=60)
         counting.asked.clear()
         began = loop.time()
-        await until(lambda: counting.asked["claim"] >= 3 and counting.asked["chores"] >= 4)
+        await until(lambda: counting.asked["claim"] >= 3 and counting.asked["maintenance_due"] >= 4)
         seconds, asked = loop.time() - began, counting.asked.copy()
 
     # Each may be asked once more than its share: those seconds begin and end anywhere.
@@ -66,7 +66,7 @@ async def test_look_that_finds_nothing_is_the_only_question_of_a_tick(counting):
     tidied = await Maintenance(counting, lambda: "unused").run_once()
 
     assert Capability.MAINTENANCE_CHECK in counting.capabilities
-    assert (tidied.reclaimed, dict(counting.asked)) == (0, {"chores": 1})
+    assert (tidied.reclaimed, dict(counting.asked)) == (0, {"maintenance_due": 1})
     await counting.close()
 
 
@@ -82,7 +82,7 @@ async def test_worker_that_rests_is_woken_at_once(counting):
 
         def rests() -> bool:
             worker._engine._dispatcher.wake()
-            return counting.asked["claim"] > EMPTY_LOOKS
+            return counting.asked["claim"] > EMPTY_POLLS_BEFORE_BACKOFF
 
         await until(rests)
         result = await (await noop.enqueue()).result(SOON)

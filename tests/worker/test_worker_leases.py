@@ -155,7 +155,7 @@ async def test_whatever_a_former_holder_writes_is_refused(path, rival, end, in_t
         async with rival.worker():
             await take_away(path, handle)
             result = await handle.result(SOON)
-            before = await handle.job()
+            before = await handle.read()
             release.set()
             await until(lambda: worker.refused > 0)
 

@@ -54,7 +54,7 @@ async def test_queue_of_one_drains_by_hints_alone_and_in_order(path):
     crowd = Crowd()
     async with quick(path, **PATIENT) as app:
         chapter, claims = crowd.register(app), Claims(app.store)
-        await app.set_queue("default", concurrency=1)
+        await app.queues.save("default", concurrency=1)
         handles = await app.enqueue_many(chapter.bind(n) for n in range(MANY))
 
         async with app.worker(concurrency=5):
@@ -70,7 +70,7 @@ async def test_limit_holds_over_workers_with_stores_of_their_own(path, limit):
     async with AsyncExitStack() as stack:
         apps = [await stack.enter_async_context(quick(path, **PATIENT)) for _ in range(3)]
         chapter, *_ = [crowd.register(app) for app in apps]
-        await apps[0].set_queue("default", concurrency=limit)
+        await apps[0].queues.save("default", concurrency=limit)
         handles = await apps[0].enqueue_many(chapter.bind(n) for n in range(MANY))
 
         for n, app in enumerate(apps):
@@ -90,12 +90,12 @@ async def test_full_queue_keeps_no_other_from_its_jobs(path):
         async def waits() -> None:
             await go.wait()
 
-        await app.set_queue("slow", concurrency=1)
+        await app.queues.save("slow", concurrency=1)
         slow = [await waits.enqueue() for _ in range(5)]
         async with app.worker(queues=["slow", "default"], concurrency=2):
             quick_ones = await app.enqueue_many(chapter.bind(n) for n in range(MANY))
             await drain(quick_ones)
-            running = [job.state for job in [await handle.job() for handle in slow]]
+            running = [job.state for job in [await handle.read() for handle in slow]]
             go.set()
             await drain(slow)
 
@@ -106,13 +106,13 @@ async def test_paused_queue_starts_nothing_and_resumes_at_once(path):
     crowd = Crowd()
     async with quick(path, **PATIENT) as app:
         chapter = crowd.register(app)
-        await app.pause("default", reason="deploy")
+        await app.queues.pause("default", reason="deploy")
         handles = await app.enqueue_many(chapter.bind(n) for n in range(3))
 
         async with app.worker() as worker:
             await worker.drained()
             before = list(crowd.done)
-            assert await app.resume("default")
+            assert await app.queues.resume("default")
             await drain(handles)
 
     assert (before, sorted(crowd.done)) == ([], [0, 1, 2])
@@ -122,12 +122,12 @@ async def test_pause_with_an_end_needs_nobody_to_resume_it(path):
     crowd = Crowd()
     async with quick(path) as app:
         chapter = crowd.register(app)
-        await app.pause("default", duration="200ms")
+        await app.queues.pause("default", duration="200ms")
         handle = await chapter.enqueue(1)
 
         async with app.worker():
             await handle.wait(SOON)
-        assert (await app.queue("default")).pause is None
+        assert (await app.queues.get("default")).pause is None
         run = (await app.runs(handle.id))[0]
         paused = (await app.store.events(None))[0]
 
@@ -144,10 +144,10 @@ async def test_raised_limit_is_used_at_once(path):
             await go.wait()
 
         chapter = crowd.register(app)
-        await app.set_queue("default", concurrency=1)
+        await app.queues.save("default", concurrency=1)
         first, second = await waits.enqueue(), await chapter.enqueue(1)
         async with app.worker() as worker:
-            await app.set_queue("default", concurrency=2)
+            await app.queues.save("default", concurrency=2)
             await drain([second])
             assert not await _is_over(first)
             go.set()
@@ -155,4 +155,4 @@ async def test_raised_limit_is_used_at_once(path):
 
 
 async def _is_over(handle):
-    return (await handle.job()).is_final
+    return (await handle.read()).is_final

@@ -33,7 +33,7 @@ async def test_ends_that_cannot_be_written_are_kept_and_written_later(app, path)
         with locked(path):
             release.set()
             await until(lambda: len(worker.unwritten) == 2)
-            during = [(await handle.job()).state for handle in handles]
+            during = [(await handle.read()).state for handle in handles]
             unwritten = set(worker.unwritten)
         results = [await handle.result(SOON) for handle in handles]
         await worker.drained()
@@ -100,7 +100,7 @@ async def test_work_goes_on_soon_after_the_stores_return_however_long_it_was_awa
     path, monkeypatch
 ):
     app, store = shaky(path)
-    going, pauses, pause_after = False, [], finish.pause_after
+    going, pauses, pause_after = False, [], finisher.pause_after
 
     def no_pause_after(failed: int) -> float:
         pauses.append(pause_after(failed))
@@ -112,7 +112,7 @@ async def test_work_goes_on_soon_after_the_stores_return_however_long_it_was_awa
     async def work() -> int:
         nonlocal going
         if not going:
-            going, store.broken = True, {"claim", "apply", "renew", "lapsed"}
+            going, store.broken = True, {"claim", "apply", "renew", "expired_leases"}
         return 1
 
     async with app, app.worker():

@@ -39,7 +39,7 @@ async def test_a_snoozed_job_comes_back_later_without_spending_an_attempt(app, t
     assert await kinds(app, handle) == ["snoozed"] * 2
     runs = await app.runs(handle.id)
     assert (runs[1].started_at - runs[0].finished_at).total_seconds() >= 0.08
-    assert (await handle.job()).failures == 0
+    assert (await handle.read()).failures == 0
 
 
 async def test_failures_before_a_snooze_still_count_after_it(app):
@@ -67,7 +67,7 @@ async def test_failures_before_a_snooze_still_count_after_it(app):
         (Cancel(), State.CANCELLED),
     ],
 )
-@pytest.mark.parametrize("delivery", ["lease", "chain"])
+@pytest.mark.parametrize("delivery", ["lease", "linked"])
 async def test_skip_and_cancel_close_the_job_with_their_reason(app, value, state, delivery):
     @app.job(delivery=delivery, retry=AT_ONCE)
     async def decline() -> int | Skip | Cancel:

@@ -256,7 +256,7 @@ async def test_a_worker_killed_in_between_leaves_both_or_neither(app, url, outsi
         child = await asyncio.create_subprocess_exec(sys.executable, str(CHILD), url, kind, *place)
         assert await asyncio.wait_for(child.wait(), PATIENCE) == -9
 
-        ended = (await handle.job()).state is State.SUCCEEDED
+        ended = (await handle.read()).state is State.SUCCEEDED
         assert await effects() == (["paid"] if ended else []), place
         assert ended == (place == ("unit_of_work.commit", "after"))
 

@@ -235,8 +235,8 @@ async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
 async def test_a_sink_that_never_answers_holds_up_nobody(
     app: Outlast, caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failure_reporter, "LAST_WORDS", timedelta(milliseconds=50))
-    monkeypatch.setattr(failure_reporter, "MOST_UNTOLD", 2)
+    monkeypatch.setattr(failure_reporter, "CLOSE_TIMEOUT", timedelta(milliseconds=50))
+    monkeypatch.setattr(failure_reporter, "MAX_PENDING_FAILURES", 2)
     release, taken = threading.Event(), []
 
     @app.on_failure
@@ -256,13 +256,13 @@ async def test_a_sink_that_never_answers_holds_up_nobody(
 
     assert [job.state for job in ends] == [State.DEAD_LETTER] * 6
     assert 1 <= len(taken) <= 3
-    assert "failures are not told: 2 wait for a slow sink" in caplog.text
+    assert "failures dropped: 2 wait for a slow sink" in caplog.text
 
 
 async def test_what_the_sinks_have_not_heard_they_hear_before_the_worker_is_gone(
     app: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failure_reporter, "LAST_WORDS", timedelta(minutes=2))
+    monkeypatch.setattr(failure_reporter, "CLOSE_TIMEOUT", timedelta(minutes=2))
     told = []
 
     @app.on_failure
@@ -343,7 +343,7 @@ class Later:
 
 @pytest.mark.parametrize("sink", [None, "sentry", afterwards, Later(), Told])
 def test_what_can_be_no_sink_is_refused(app: Outlast, sink) -> None:
-    with pytest.raises(InvalidType, match="a sink of failures is"):
+    with pytest.raises(InvalidType, match="a failure sink is"):
         app.on_failure(sink)
 
 

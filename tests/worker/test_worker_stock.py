@@ -3,7 +3,7 @@
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim
-from outlast.worker.prefetch import AT_HAND, TOO_LONG, PrefetchBudget
+from outlast.worker.prefetch import MAX_PREFETCH_WAIT_S, PREFETCH_TARGET_S, PrefetchBudget
 
 
 def claims(kind, many):
@@ -24,7 +24,7 @@ def claims(kind, many):
 
 
 def learnt(*, concurrency=2, most=1000, **seconds):
-    stock = PrefetchBudget(concurrency=concurrency, most=most)
+    stock = PrefetchBudget(concurrency=concurrency, limit=most)
     for kind, took in seconds.items():
         for _ in range(200):
             stock.ended(kind, took)
@@ -32,11 +32,11 @@ def learnt(*, concurrency=2, most=1000, **seconds):
 
 
 def test_nothing_is_held_ready_before_anything_is_known():
-    assert PrefetchBudget(concurrency=2, most=1000).room([]) == 0
+    assert PrefetchBudget(concurrency=2, limit=1000).room([]) == 0
 
 
 def test_as_many_are_held_ready_as_make_up_a_seconds_work_and_no_more_than_allowed():
-    assert learnt(quick=0.01).room([]) == int(AT_HAND * 2 / 0.01)
+    assert learnt(quick=0.01).room([]) == int(PREFETCH_TARGET_S * 2 / 0.01)
     assert learnt(quick=0.01, most=50).room([]) == 50
     assert learnt(quick=0.01, most=50).room(claims("quick", 45)) == 5
     assert learnt(slow=10.0).room([]) == 0
@@ -56,17 +56,20 @@ def test_those_who_would_wait_too_long_are_too_many_and_they_are_the_last():
 
     excess = stock.excess(waiting)
 
-    assert excess == waiting[int(TOO_LONG * 2) :]
+    assert excess == waiting[int(MAX_PREFETCH_WAIT_S * 2) :]
     assert stock.excess(claims("quick", 1000)) == []
-    assert stock.excess(claims("slow", int(TOO_LONG * 2))) == []
+    assert stock.excess(claims("slow", int(MAX_PREFETCH_WAIT_S * 2))) == []
 
 
 def test_one_that_still_runs_tells_how_slow_its_type_is_at_least():
     stock = learnt(quick=0.001)
     before = stock.excess(claims("new", 100))
 
-    stock.runs("new", 0.5)
+    stock.still_running("new", 0.5)
 
-    assert (before, len(stock.excess(claims("new", 100)))) == ([], 100 - int(TOO_LONG * 2 / 0.5))
-    stock.runs("new", 0.1)  # another of them, begun later, says nothing against it
-    assert len(stock.excess(claims("new", 100))) == 100 - int(TOO_LONG * 2 / 0.5)
+    assert (before, len(stock.excess(claims("new", 100)))) == (
+        [],
+        100 - int(MAX_PREFETCH_WAIT_S * 2 / 0.5),
+    )
+    stock.still_running("new", 0.1)  # another of them, begun later, says nothing against it
+    assert len(stock.excess(claims("new", 100))) == 100 - int(MAX_PREFETCH_WAIT_S * 2 / 0.5)

@@ -36,11 +36,11 @@ async def test_running_jobs_end_within_the_grace(app):
     async with app.worker(concurrency=2) as worker:
         await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
         stopping = asyncio.create_task(worker.stop())
-        await until(lambda: worker._engine._slots._patience is not None)  # it lets them end
+        await until(lambda: worker._engine._pool._wait_timeout is not None)  # it lets them end
         release.set()
         await stopping
 
-    assert [(await handle.job()).state for handle in handles] == [State.SUCCEEDED] * 2
+    assert [(await handle.read()).state for handle in handles] == [State.SUCCEEDED] * 2
     assert [await handle.result() for handle in handles] == [1, 2]
 
 
@@ -65,13 +65,13 @@ async def test_past_the_grace_each_delivery_has_its_way(path, slot, kind):
         handler = {"async": stay, "thread that looks": looks}.get(kind, stay_in_thread)
         types = [
             app.job(name="leased", retry=Backoff(3))(handler),
-            app.job(name="chained", delivery="chain", retry=Backoff(3))(handler),
+            app.job(name="chained", delivery="linked", retry=Backoff(3))(handler),
             app.job(name="once", delivery="once")(handler),
         ]
         handles = [await each.options(slot=slot).enqueue() for each in types]
         async with app.worker():
             await until(lambda: len(running) == 3)
-        leased, chained, once = [await handle.job() for handle in handles]
+        leased, chained, once = [await handle.read() for handle in handles]
         release.set()
 
         assert (leased.state, leased.failures) == (State.QUEUED, 0)
@@ -105,7 +105,7 @@ async def test_what_was_taken_but_not_started_is_handed_back_at_once(app, rival,
         await reaches(handles[0], State.RUNNING)
         stopping = asyncio.create_task(worker.stop())
         await asyncio.gather(*(reaches(handle, State.QUEUED) for handle in handles))
-        before = [await handle.job() for handle in handles]
+        before = [await handle.read() for handle in handles]
         release.set()
         await stopping
 
@@ -247,4 +247,4 @@ async def test_an_error_in_the_block_comes_out_after_an_orderly_stop(app):
     with pytest.raises(ZeroDivisionError):
         await fail()
 
-    assert (await handle.job()).state is State.SUCCEEDED
+    assert (await handle.read()).state is State.SUCCEEDED

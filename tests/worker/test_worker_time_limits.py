@@ -47,7 +47,7 @@ async def test_an_async_handler_over_its_time_is_cancelled_and_its_job_tried_aga
         assert await all_slots_work(app)
     assert (result, ended) == ("second time", [1, 2])
     assert await statuses(app, handle) == [("lost", "timeout"), ("succeeded", None)]
-    assert (await handle.job()).failures == 1
+    assert (await handle.read()).failures == 1
     assert await kinds(app, handle) == ["requeued"]
 
 
@@ -55,7 +55,7 @@ async def test_an_async_handler_over_its_time_is_cancelled_and_its_job_tried_aga
     ("delivery", "states"),
     [
         ("lease", [State.DEAD_LETTER]),
-        ("chain", [State.FAILED, State.DEAD_LETTER]),
+        ("linked", [State.FAILED, State.DEAD_LETTER]),
         ("once", [State.FAILED]),
     ],
 )

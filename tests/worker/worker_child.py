@@ -37,7 +37,7 @@ def holding(app: Outlast) -> None:
         await stay()
 
     app.job(name="leased", retry=Backoff(3))(hold)
-    app.job(name="chained", delivery="chain", retry=Backoff(3))(hold)
+    app.job(name="chained", delivery="linked", retry=Backoff(3))(hold)
     app.job(name="once", delivery="once")(hold)
 
 
@@ -126,7 +126,7 @@ def idle(app: Outlast) -> None:
 
     class Idle(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "nothing to take" in record.getMessage():
+            if "nothing to claim" in record.getMessage():
                 say("idle")
 
     worker = logging.getLogger("outlast.worker")

@@ -43,7 +43,7 @@ def register(app: Outlast, *, started: Callable[[str], None] = lambda _: None) -
             leave(conn, run, n)
         return n if run.token > 2 else Snooze("5ms")
 
-    @app.job(delivery="chain", retry=PATIENT)
+    @app.job(delivery="linked", retry=PATIENT)
     async def chained(run: Run, n: int) -> int:
         started(run.job_id)
         async with run.transaction() as conn:

@@ -102,7 +102,7 @@ async def reaches(handle: Handle[Any], *states: State) -> None:
     """Wait until the job is in one of these states."""
 
     async def is_there() -> bool:
-        return (await handle.job()).state in states
+        return (await handle.read()).state in states
 
     await until(is_there)
 
@@ -151,7 +151,7 @@ async def live_on(store: "Shaky", clock: FakeClock, *, leases: int = 5) -> None:
 
 def run_out_of_time(worker: Worker) -> None:
     """The time of every run of that worker that has a limit is over now."""
-    deadlines = worker._engine._slots._attempts._deadlines
+    deadlines = worker._engine._pool._attempts._deadlines
     for limit, line in deadlines._lines.items():
         if line:
             deadlines._timers[limit].cancel()
@@ -168,7 +168,7 @@ async def taken(*handles: Handle[Any]) -> None:
     """Wait until a worker has claimed each of them, whatever it did with it since."""
 
     async def all_are() -> bool:
-        return all([(await handle.job()).token for handle in handles])
+        return all([(await handle.read()).token for handle in handles])
 
     await until(all_are)
 
@@ -201,7 +201,7 @@ class Shaky:
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)
-        if name not in {"claim", "apply", "renew", "lapsed", "add"}:
+        if name not in {"claim", "apply", "renew", "expired_leases", "add"}:
             return verb
 
         async def perhaps(*args: Any, **kwargs: Any) -> Any:

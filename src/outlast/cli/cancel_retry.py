@@ -16,7 +16,7 @@ from outlast.clock import SystemClock
 from outlast.core.job import Job
 from outlast.core.lineage import RETRYABLE
 from outlast.core.state import FINAL, State
-from outlast.errors import CallerError, InvalidJob
+from outlast.errors import CallerError, InvalidArgument
 
 JobAction = Callable[[Job], Awaitable[Any]]
 
@@ -85,7 +85,7 @@ async def _fitting(
 ) -> list[Job]:
     """Who fits, of those states only: the store looks at nobody else."""
     if not all(map(is_filter, words)):
-        raise InvalidJob("ids and filters were mixed; give the one or the other")
+        raise InvalidArgument("ids and filters were mixed; give the one or the other")
     wanted = parse(words, now=SystemClock().now())
     wanted.store = replace(wanted.store, states=among & (wanted.store.states or default))
     return [job async for job in search_jobs(desk.app.store, wanted, desk.out)]

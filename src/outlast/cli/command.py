@@ -17,7 +17,7 @@ from outlast.cli.target import Target, find
 from outlast.errors import (
     CallerError,
     DuplicateJob,
-    InvalidJob,
+    InvalidArgument,
     InvalidType,
     JobNotSucceeded,
     OutlastError,
@@ -51,7 +51,7 @@ CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (StoreSealed, Exit.TRY_AGAIN),
     (TransitionRefused, Exit.REFUSED),
     (DuplicateJob, Exit.REFUSED),
-    (InvalidJob, Exit.USAGE),
+    (InvalidArgument, Exit.USAGE),
     (InvalidType, Exit.USAGE),
     (CallerError, Exit.REFUSED),
     (OutlastError, Exit.UNREACHABLE),

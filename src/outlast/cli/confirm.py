@@ -7,11 +7,11 @@ import sys
 
 import click
 
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 
 def confirm(question: str) -> bool:
-    """Whether the answer is yes; InvalidJob if there is nobody to ask."""
+    """Whether the answer is yes; InvalidArgument if there is nobody to ask."""
     loops = signal.signal(signal.SIGINT, signal.default_int_handler)  # a loop's waits for an await
     try:
         return _confirmed(question)
@@ -19,7 +19,7 @@ def confirm(question: str) -> bool:
         if sys.stdin.isatty():
             raise KeyboardInterrupt from None
         click.echo(err=True)
-        raise InvalidJob("nobody is there to answer; give --yes to do it unasked") from None
+        raise InvalidArgument("nobody is there to answer; give --yes to do it unasked") from None
     finally:
         signal.signal(signal.SIGINT, loops)
 

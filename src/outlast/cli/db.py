@@ -8,7 +8,7 @@ from outlast.cli.db_copy import command as copy
 from outlast.cli.output import Output
 from outlast.cli.target import Target, find
 from outlast.core.duration import parse_duration
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract import Migratable
 from outlast.store.contract.transfer import TransferStage, TransferStatus
 from outlast.store.open import KEYVALUE, POSTGRES
@@ -42,7 +42,7 @@ async def prune(desk: CommandContext, /, older_than: str, batch: int, yes: bool)
     try:
         span = parse_duration(older_than, what="--older-than")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise InvalidArgument(str(error)) from error
     if not yes and not confirm(f"delete what ended more than {older_than} ago?"):
         return
     gone = 0
@@ -92,7 +92,7 @@ def _script(where: Target) -> str:
 
         return script(url)
     if url is not None and url.startswith(KEYVALUE):
-        raise InvalidJob(
+        raise InvalidArgument(
             f"{url.partition(':')[0]} knows no SQL, so there is none to print; "
             "`outlast db migrate` makes all that is needed"
         )

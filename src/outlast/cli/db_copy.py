@@ -17,10 +17,10 @@ from outlast.cli.progress import Advance
 from outlast.clock import SystemClock
 from outlast.core.duration import parse_duration
 from outlast.core.ids import Ids
-from outlast.errors import InvalidJob, StoreMissing
+from outlast.errors import InvalidArgument, StoreMissing
 from outlast.store.contract import Store
 from outlast.store.open import open_store
-from outlast.transfer import Copied, StoreCopy, address_of
+from outlast.transfer import CopyResult, StoreCopy, address_of
 
 MOST_GRACE = timedelta(hours=24)
 
@@ -46,7 +46,7 @@ def command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) 
         out = Output(as_json=as_json, plain=plain)
         span = _grace(grace)
         if address_of(from_url) == address_of(to_url):
-            raise InvalidJob("--from and --to name the same store; name two")
+            raise InvalidArgument("--from and --to name the same store; name two")
         asyncio.run(_copy(out, from_url, to_url, span))
         sys.exit(Exit.OK)
 
@@ -55,9 +55,9 @@ def _grace(text: str) -> timedelta:
     try:
         span = parse_duration(text, what="--grace")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise InvalidArgument(str(error)) from error
     if span > MOST_GRACE:
-        raise InvalidJob(f"--grace is {text}; it can be at most 24h")
+        raise InvalidArgument(f"--grace is {text}; it can be at most 24h")
     return span
 
 
@@ -113,14 +113,14 @@ class StepProgress:
             self._advance(more)
 
 
-def _tell(out: Output, copied: Copied | None, to_url: str) -> None:
+def _tell(out: Output, copied: CopyResult | None, to_url: str) -> None:
     if copied is None:
         out.message(f"all was copied before; {address_of(to_url)} takes work now")
         return
     if out.as_json:
         out.record(asdict(copied))
     else:
-        for kind, held in copied.held.items():
+        for kind, held in copied.digests.items():
             out.line(f"{kind:<13} {held.rows:>10,}  {held.digest[:16]}")
     out.message(
         f"{copied.target} has taken the place of {copied.source}: compared and verified, in "

@@ -128,7 +128,7 @@ async def _leases(look: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _pauses(look: CheckContext) -> AsyncIterator[Finding]:
-    for queue in await look.desk.app.queues():
+    for queue in await look.desk.app.queues.list():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
             fix = f"outlast queue resume {queue.name}"

@@ -16,5 +16,5 @@ async def command(desk: CommandContext, /, job_id: str) -> None:
             {"id": told.job.id, "state": told.job.state, "stop": told.stop, "gates": told.gates}
         )
         return
-    for line in told.lines():
+    for line in str(told).splitlines():
         desk.out.line(line)

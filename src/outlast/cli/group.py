@@ -19,7 +19,7 @@ def command() -> None:
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 async def ls(desk: CommandContext, /, limit: int) -> None:
     """The newest groups."""
-    groups = await desk.app.groups(limit)
+    groups = await desk.app.groups.list(limit)
     if desk.out.as_json:
         for group in groups:
             desk.out.record(_record(group))
@@ -33,7 +33,7 @@ async def ls(desk: CommandContext, /, limit: int) -> None:
 @click.argument("group_id")
 async def show(desk: CommandContext, /, group_id: str) -> int:
     """A group and how far it is; exit 1 if it failed."""
-    group = await desk.app.group_handle(group_id).read()
+    group = await desk.app.groups.get(group_id)
     if desk.out.as_json:
         desk.out.record(_record(group))
     else:
@@ -48,7 +48,7 @@ async def show(desk: CommandContext, /, group_id: str) -> int:
 @click.option("--reason")
 async def cancel(desk: CommandContext, /, group_id: str, reason: str | None) -> None:
     """Cancel what has not started, ask what runs to stop."""
-    await desk.app.group_handle(group_id).cancel(reason)
+    await desk.app.groups.cancel(group_id, reason)
     desk.out.message(f"group {group_id} is being stopped")
 
 

@@ -1,4 +1,4 @@
-"""The filter language of the command line: `state:dead_letter type:mail.* since:2h args.user=3`."""
+"""The filter language of the command line: `state:dead_letter type:mail.* since:2h params.user=3`."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final
 from outlast.core.duration import parse_duration
 from outlast.core.job import Job
 from outlast.core.state import State
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract.jobs import Filter
 
 ALIASES: Final = {
@@ -20,7 +20,7 @@ ALIASES: Final = {
     "done": {State.SUCCEEDED},
     "open": {State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT, State.RUNNING},
 }
-KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "args.<name>", "error")
+KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "params.<name>", "error")
 _WORD = re.compile(r"(?P<key>[a-z]+(?:\.[A-Za-z0-9_.-]+)?)[:=](?P<value>.*)", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 
@@ -34,7 +34,7 @@ class JobFilter:
     queue_like: str | None = None
     id_like: str | None = None
     since: datetime | None = None
-    args: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
     def matches(self, job: Job) -> bool:
@@ -44,7 +44,7 @@ class JobFilter:
             and _like(job.queue, self.queue_like)
             and (self.id_like is None or job.id.startswith(self.id_like))
             and (self.since is None or job.created_at >= self.since)
-            and all(_argument(job.params, name) == value for name, value in self.args.items())
+            and all(_argument(job.params, name) == value for name, value in self.params.items())
         )
 
 
@@ -54,12 +54,12 @@ def is_filter(word: str) -> bool:
 
 
 def parse(words: Iterable[str], *, now: datetime) -> JobFilter:
-    """What the words ask for; InvalidJob names the one that cannot be understood."""
+    """What the words ask for; InvalidArgument names the one that cannot be understood."""
     wanted = JobFilter()
     for word in words:
         found = _WORD.fullmatch(word)
         if found is None:
-            raise InvalidJob(
+            raise InvalidArgument(
                 f"{word!r:.80} is no filter; write key:value with one of {', '.join(KEYS)}"
             )
         _add(wanted, found["key"], found["value"], now)
@@ -80,19 +80,23 @@ def _add(wanted: JobFilter, key: str, value: str, now: datetime) -> None:
             wanted.id_like = value
         case ["since"]:
             wanted.since = now - _span(value)
-        case ["args", name]:
-            wanted.args[name] = value
+        case ["params", name]:
+            wanted.params[name] = value
         case ["error"]:
             wanted.error = value.casefold()
         case _:
-            raise InvalidJob(f"{key!r:.80} is no key of a filter; use one of {', '.join(KEYS)}")
+            raise InvalidArgument(
+                f"{key!r:.80} is no key of a filter; use one of {', '.join(KEYS)}"
+            )
 
 
 def _states(value: str) -> set[State]:
     states: set[State] = set()
     for name in value.split(","):
         if name not in ALIASES and name not in set(State):
-            raise InvalidJob(f"state {name!r:.80} is unknown; use {', '.join([*State, *ALIASES])}")
+            raise InvalidArgument(
+                f"state {name!r:.80} is unknown; use {', '.join([*State, *ALIASES])}"
+            )
         states |= ALIASES.get(name) or {State(name)}
     return states
 
@@ -101,7 +105,7 @@ def _span(value: str) -> timedelta:
     try:
         return parse_duration(value, what="since")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise InvalidArgument(str(error)) from error
 
 
 def _with(what: Filter, **changes: Any) -> Filter:

@@ -27,7 +27,7 @@ async def command(
 ) -> None:
     """List jobs, the newest first; FILTERS such as state:dead_letter type:mail.* since:2h.
 
-    Keys: state type queue key group id since args.NAME error. A state may be one of ours, several
+    Keys: state type queue key group id since params.NAME error. A state may be one of ours, several
     with commas, or waiting, open, dead, done.
     """
     now = SystemClock().now()

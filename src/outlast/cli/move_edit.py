@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, verb
-from outlast.cli.enqueue import arguments
+from outlast.cli.enqueue import parse_params
 from outlast.cli.output import ago
 from outlast.cli.show import find
 from outlast.clock import SystemClock
 from outlast.core.job import Job
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 AROUND = 10
 
@@ -27,7 +27,7 @@ async def move(
     """Move a waiting job to the front or back of its priority, or beside another one."""
     given = {name: other for name, other in beside.items() if other is not None}
     if len(given) + (where is not None) != 1:
-        raise InvalidJob("say once where to: front, back, --before, --after or --swap")
+        raise InvalidArgument("say once where to: front, back, --before, --after or --swap")
     given = {name: (await find(desk, other)).id for name, other in given.items()}
     job_id = (await find(desk, job_id)).id
     job = await (desk.app.move(job_id, where) if where else desk.app.move(job_id, **given))  # type: ignore[arg-type]
@@ -39,18 +39,18 @@ async def move(
 
 @verb("edit")
 @click.argument("job_id")
-@click.option("--args", "params", help="A JSON object that replaces its arguments.")
+@click.option("--params", help="A JSON object that replaces its params.")
 @click.option("--priority", type=int)
 @click.option("--in", "delay", help="Due after a while, such as 5m.")
 @click.option("--at", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]))
 async def edit(desk: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
-    """Change arguments, priority or due time of a job that waits."""
+    """Change params, priority or due time of a job that waits."""
     asked = {name: value for name, value in changes.items() if value is not None}
     if params is not None:
         desk.require_types()
-        asked["params"] = arguments(params)
+        asked["params"] = parse_params(params)
     if not asked:
-        raise InvalidJob("nothing to change; give --args, --priority, --in or --at")
+        raise InvalidArgument("nothing to change; give --params, --priority, --in or --at")
     job = await desk.app.edit((await find(desk, job_id)).id, **asked)
     if desk.out.as_json:
         desk.out.record(job)
@@ -63,7 +63,7 @@ async def edit(desk: CommandContext, /, job_id: str, params: str | None, **chang
 async def order(desk: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
     """Print the next jobs of a queue in claim order."""
     now = SystemClock().now()
-    jobs = await desk.app.next_jobs(queue, limit)
+    jobs = await desk.app.queues.next_jobs(queue, limit)
     if desk.out.as_json:
         for job in jobs:
             desk.out.record(job)

@@ -25,7 +25,7 @@ async def ls(desk: CommandContext, /) -> None:
     counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
     for (name, state), number in (await desk.app.store.counts()).items():
         counts[name][state] = number
-    queues = {queue.name: queue for queue in await desk.app.queues()}
+    queues = {queue.name: queue for queue in await desk.app.queues.list()}
     names = sorted({*counts, *queues})
     rows = [(queues.get(name) or Queue(name=name), counts[name]) for name in names]
     if desk.out.as_json:
@@ -54,7 +54,7 @@ async def pause(
     desk: CommandContext, /, queue: str, reason: str | None, duration: str | None
 ) -> None:
     """Start nothing more from a queue; what runs goes on."""
-    await desk.app.pause(queue, reason=reason, duration=duration)
+    await desk.app.queues.pause(queue, reason=reason, duration=duration)
     desk.out.message(f"{queue} is paused")
 
 
@@ -62,7 +62,7 @@ async def pause(
 @click.argument("queue")
 async def resume(desk: CommandContext, /, queue: str) -> None:
     """Let a paused queue go on."""
-    was_paused = await desk.app.resume(queue)
+    was_paused = await desk.app.queues.resume(queue)
     desk.out.message(f"{queue} goes on" if was_paused else f"{queue} was not paused")
 
 
@@ -75,22 +75,22 @@ async def resume(desk: CommandContext, /, queue: str) -> None:
 )
 async def set_(desk: CommandContext, /, queue: str, **changes: Any) -> None:
     """Set a queue's ordering, gap or concurrency; what is left out stays."""
-    now = await desk.app.queue(queue)
+    now = await desk.app.queues.get(queue)
     asked = {name: value for name, value in changes.items() if value is not None}
     if asked.get("concurrency") == 0:
         asked["concurrency"] = None
     kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    desk.out.record(await desk.app.set_queue(queue, **{**kept, **asked}))
+    desk.out.record(await desk.app.queues.save(queue, **{**kept, **asked}))
 
 
-@verb("normalise")
+@verb("renumber")
 @click.argument("queue")
-async def normalise(desk: CommandContext, /, queue: str) -> None:
+async def renumber(desk: CommandContext, /, queue: str) -> None:
     """Number the positions afresh: 100, 200, 300, … in the same order."""
-    desk.out.message(f"{await desk.app.normalise(queue):,} jobs have a new position")
+    desk.out.message(f"{await desk.app.queues.renumber(queue):,} jobs have a new position")
 
 
-for each in (ls, order, pause, resume, set_, normalise):
+for each in (ls, order, pause, resume, set_, renumber):
     command.add_command(each)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, verb
-from outlast.cli.enqueue import arguments
+from outlast.cli.enqueue import parse_params
 from outlast.core.duration import format_short
 from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.preview import Upcoming
-from outlast.scheduler.timezones import zone
+from outlast.scheduler.timezones import load_zone
 
 LIMIT = click.IntRange(1, 1000)
 
@@ -68,7 +68,7 @@ def command() -> None:
 @verb("ls")
 async def ls(desk: CommandContext, /) -> None:
     """Every schedule, and when it is triggered next."""
-    schedules = await desk.app.schedules.all()
+    schedules = await desk.app.schedules.list()
     if desk.out.as_json:
         for each in schedules:
             desk.out.record(each)
@@ -98,17 +98,17 @@ async def test(desk: CommandContext, /, cron: str | None, limit: int, **when: An
 @click.argument("name")
 @click.argument("cron", required=False)
 @click.option("-t", "--type", "job_type", help="The job type to run.")
-@click.option("--args", default="{}", help="Its arguments, a JSON object.")
+@click.option("--params", default="{}", help="Its params, a JSON object.")
 @_when
 @_settings
-async def save(desk: CommandContext, /, name: str, args: str, **said: Any) -> None:
+async def save(desk: CommandContext, /, name: str, params: str, **said: Any) -> None:
     """Create a schedule, or write over it: save nightly "0 2 * * *" -t report --coalesce …"""
     desk.require_types()
     wished = _given(said)
     for what, advice in _MUST_BE_SAID.items():
         if what not in wished:
             raise InvalidSchedule(f"say {advice}; what becomes of late slots has no default")
-    _written(desk, await desk.app.schedules.save(name, params=arguments(args), **wished))
+    _written(desk, await desk.app.schedules.save(name, params=parse_params(params), **wished))
 
 
 @verb("edit")
@@ -248,7 +248,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 
 def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:
-    local = row.slot.at.astimezone(zone(schedule.plan.rule.timezone))
+    local = row.slot.at.astimezone(load_zone(schedule.plan.rule.timezone))
     late = "-" if row.outcome is SlotOutcome.MANUAL else format_short(row.actual - row.planned)
     return (
         _short(row.slot.at),

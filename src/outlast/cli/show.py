@@ -14,7 +14,7 @@ from outlast.core.duration import format_short
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract.jobs import Filter
 
 
@@ -50,7 +50,7 @@ async def find(desk: CommandContext, text: str) -> Job:
     begins = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
     found = await desk.app.store.find(begins, limit=2) if begins else []
     if len(found) > 1:
-        raise InvalidJob(f"{text} begins the id of several jobs; write more of it")
+        raise InvalidArgument(f"{text} begins the id of several jobs; write more of it")
     return found[0] if found else await desk.app.get(text)
 
 
@@ -61,7 +61,7 @@ def _head(desk: CommandContext, job: Job, now: datetime) -> None:
         "delivery": f"{job.delivery}, {job.max_attempts or 'unlimited'} attempts",
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
-        "args": json.dumps(json.loads(job.params), ensure_ascii=False)[:2000],
+        "params": json.dumps(json.loads(job.params), ensure_ascii=False)[:2000],
         "group": job.group_id,
         "template": job.template_id,
         "progress": job.progress,

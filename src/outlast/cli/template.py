@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, verb
-from outlast.cli.enqueue import arguments
+from outlast.cli.enqueue import parse_params
 
 
 @click.group("template")
@@ -17,13 +17,13 @@ def command() -> None:
 @verb("ls")
 async def ls(desk: CommandContext, /) -> None:
     """Every template."""
-    templates = await desk.app.templates.all()
+    templates = await desk.app.templates.list()
     if desk.out.as_json:
         for each in templates:
             desk.out.record(each)
         return
     desk.out.table(
-        ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "ARGS"),
+        ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "PARAMS"),
         [
             (
                 t.name,
@@ -41,18 +41,18 @@ async def ls(desk: CommandContext, /) -> None:
 @verb("save", creates=True)
 @click.argument("name")
 @click.argument("type_name", metavar="TYPE")
-@click.argument("args", default="{}")
+@click.argument("params", default="{}")
 @click.option("--queue")
 @click.option("--priority", type=int)
 @click.option("--max-attempts", type=int)
 async def save(
-    desk: CommandContext, /, name: str, type_name: str, args: str, **options: Any
+    desk: CommandContext, /, name: str, type_name: str, params: str, **options: Any
 ) -> None:
-    """Save a template of TYPE with ARGS, a JSON object that may leave some out."""
+    """Save a template of TYPE with PARAMS, a JSON object that may leave some out."""
     desk.require_types()
     job_type = desk.app.registry.get(type_name)
     desk.out.record(
-        await desk.app.templates.save(name, job_type, params=arguments(args), **options)
+        await desk.app.templates.save(name, job_type, params=parse_params(params), **options)
     )
 
 
@@ -66,11 +66,11 @@ async def rm(desk: CommandContext, /, name: str) -> None:
 
 @verb("enqueue")
 @click.argument("name")
-@click.argument("args", default="{}")
-async def enqueue(desk: CommandContext, /, name: str, args: str) -> None:
-    """Enqueue a job from a template; ARGS, a JSON object, go over the template's own."""
+@click.argument("params", default="{}")
+async def enqueue(desk: CommandContext, /, name: str, params: str) -> None:
+    """Enqueue a job from a template; PARAMS, a JSON object, go over the template's own."""
     desk.require_types()
-    handle = await desk.app.templates.enqueue(name, **arguments(args))
+    handle = await desk.app.templates.enqueue(name, **parse_params(params))
     desk.out.line(json.dumps({"id": handle.id}) if desk.out.as_json else handle.id)
 
 

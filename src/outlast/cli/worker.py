@@ -120,7 +120,7 @@ async def _run(plan: WorkerOptions) -> int:
         clock=clock,
         ids=ids,
         random=SystemRandom().random,
-        leave=_leave,
-        beside=lambda store, settings: run_trigger_loop(store, ids.job, settings.poll),
+        exit_now=_leave,
+        background_services=lambda store, settings: run_trigger_loop(store, ids.job, settings.poll),
     )
     return await supervisor.run()

@@ -17,8 +17,8 @@ from outlast.clock import SystemClock
 from outlast.errors import OutlastError
 from outlast.scheduler.loop import sync_declared
 from outlast.telemetry.events import has_sinks
-from outlast.worker.engine import Engine
-from outlast.worker.supervisor.child_main import WorkerChild, orphan_patience, watch_lifeline
+from outlast.worker.engine import WorkerEngine
+from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
 from outlast.worker.supervisor.child_process import DUMP_SIGNAL
 from outlast.worker.supervisor.control_channel import ControlChannel, send_sync
 from outlast.worker.supervisor.options import WorkerExit
@@ -47,23 +47,23 @@ def main(order: dict[str, Any]) -> int:
         send_sync(line, "hello", **_hello(app, engine))
     except OutlastError as error:
         send_sync(line, "unfit", why=str(error))
-        return WorkerExit.WRONG
+        return WorkerExit.UNUSABLE
     asyncio.run(_work(app, engine, held, line, ways["lifeline"]))
-    return WorkerExit.FINE
+    return WorkerExit.OK
 
 
 async def _work(
-    app: Outlast, engine: Engine, held: SharedLeaseWriter, line: socket.socket, lifeline: int
+    app: Outlast, engine: WorkerEngine, held: SharedLeaseWriter, line: socket.socket, lifeline: int
 ) -> None:
     child = WorkerChild(
         app.store,
         engine,
         app.settings,
-        held=held,
-        line=await ControlChannel.over(line),
-        ready=lambda: sync_declared(app.sync_schedules),
+        leases=held,
+        channel=await ControlChannel.connect(line),
+        on_ready=lambda: sync_declared(app.sync_schedules),
     )
-    watch_lifeline(lifeline, child, orphan_patience(app.settings))
+    watch_lifeline(lifeline, child, orphan_timeout(app.settings))
     await child.run()
 
 
@@ -71,7 +71,7 @@ def _wanted(order: dict[str, Any]) -> dict[str, Any]:
     return {name: order[name] for name in ("queues", "types", "concurrency")}
 
 
-def _hello(app: Outlast, engine: Engine) -> dict[str, Any]:
+def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
     if app.url is None:
         raise outlast.InvalidType(
             "this app was given a store, not an address; a worker's processes each open their "

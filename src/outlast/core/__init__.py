@@ -1,1 +1,1 @@
-"""The pure heart: nouns, states and the one place that decides. No clock, no I/O."""
+"""Core: values and pure rules, without input or output."""

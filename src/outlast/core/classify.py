@@ -1,4 +1,4 @@
-"""Which errors are worth another try."""
+"""Classify errors as transient or permanent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from outlast.errors import InvalidParams, PayloadTooLarge, PermanentError, Trans
 
 
 class ErrorClass(StrEnum):
-    """What an error says about trying again."""
+    """Whether a retry can help after an error."""
 
-    TRANSIENT = "transient"  # it may pass: retry
-    PERMANENT = "permanent"  # it will not: close at once
+    TRANSIENT = "transient"  # retry
+    PERMANENT = "permanent"  # end the job without another attempt
 
 
 ErrorMap = Mapping[type[BaseException], ErrorClass]
 
-DECISIONS: ErrorMap = MappingProxyType(
+OWN_CLASSES: ErrorMap = MappingProxyType(
     {
         PermanentError: ErrorClass.PERMANENT,
         InvalidParams: ErrorClass.PERMANENT,
@@ -25,24 +25,32 @@ DECISIONS: ErrorMap = MappingProxyType(
         TransientError: ErrorClass.TRANSIENT,
     }
 )
-"""Errors that say themselves what they are."""
+"""Errors whose class states whether a retry can help."""
 
-GUESSES: ErrorMap = MappingProxyType(
+DEFAULT_CLASSES: ErrorMap = MappingProxyType(
     {TimeoutError: ErrorClass.TRANSIENT, ConnectionError: ErrorClass.TRANSIENT}
 )
-"""Errors that usually pass, unless a type knows better."""
+"""Errors that are transient unless a job type maps them otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classifier:
-    """What a handler decides, or its type maps, whichever names the error's class more exactly;
-    then what is usual; then the default for the unknown."""
+    """Classifies errors for one job type.
+
+    The most specific class of the error wins, among the type's own map and `OWN_CLASSES`. Then
+    `DEFAULT_CLASSES` applies, then `unknown`.
+
+    Attributes:
+        errors: Map of the job type from error class to its classification.
+        unknown: Classification of an error that no map names.
+    """
 
     errors: ErrorMap = field(default_factory=dict)
     unknown: ErrorClass = ErrorClass.TRANSIENT
 
-    def verdict(self, error: BaseException) -> ErrorClass:
+    def classify(self, error: BaseException) -> ErrorClass:
+        """Return whether the error is transient or permanent."""
         kinds = type(error).__mro__  # the most specific class first
-        told = (self.errors.get(kind) or DECISIONS.get(kind) for kind in kinds)
-        guessed = (GUESSES.get(kind) for kind in kinds)
-        return next(filter(None, (*told, *guessed)), self.unknown)
+        mapped = (self.errors.get(kind) or OWN_CLASSES.get(kind) for kind in kinds)
+        usual = (DEFAULT_CLASSES.get(kind) for kind in kinds)
+        return next(filter(None, (*mapped, *usual)), self.unknown)

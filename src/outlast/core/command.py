@@ -1,4 +1,4 @@
-"""A command line to run, as a handler returns it: a list of words, never a shell."""
+"""Command lines that handlers return: a list of arguments, never a shell string."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,22 @@ Text = str | PathLike[str]
 
 @dataclass(frozen=True, slots=True, init=False)
 class Command(HandlerOutcome):
-    """What a handler with `executor="command"` returns: `Command(["tar", "-cf", name, folder])`.
+    """A command to run: `Command(["tar", "-cf", name, folder])`.
 
-    `cwd`: where it runs; the worker's own folder, if left out. `env`: variables set on top of the
-    worker's; OUTLAST_JOB_ID, OUTLAST_RUN_ID and OUTLAST_TOKEN are always there. `artifacts`:
-    patterns (`"out/*.png"`, relative to `cwd`); the files that match when it has ended are
-    recorded. `ok`: the exit codes that mean success; any other is a failure.
+    A handler with `executor="command"` returns it.
+
+    Args:
+        argv: The program and its arguments.
+        cwd: Working directory; the worker's own if left out.
+        env: Variables added to the worker's environment. OUTLAST_JOB_ID, OUTLAST_RUN_ID and
+            OUTLAST_TOKEN are always set.
+        artifacts: Patterns such as `"out/*.png"`, relative to `cwd`. The files that match after
+            the end of the command are recorded.
+        ok: Exit codes that mean success; every other code is a failure.
+
+    Raises:
+        TypeError: An argument is not text, or `argv` is one text.
+        ValueError: `argv` is empty, or a text holds NUL, or a variable name is malformed.
     """
 
     argv: tuple[str, ...]
@@ -40,12 +50,12 @@ class Command(HandlerOutcome):
         object.__setattr__(self, "artifacts", _words(artifacts, what="artifacts"))
         object.__setattr__(self, "ok", frozenset(ok))
         if not self.argv or not self.argv[0]:
-            raise ValueError("argv is empty; its first word is the program to run")
+            raise ValueError("argv is empty; its first argument is the program to run")
 
 
 def _words(words: Sequence[Text], *, what: str) -> tuple[str, ...]:
     if isinstance(words, str | bytes):
-        raise TypeError(f"{what} is one text; give a list of words, since no shell takes it apart")
+        raise TypeError(f"{what} is one text; give a list of arguments, since no shell splits it")
     return tuple(_plain(fspath(word), what=what) for word in words)
 
 

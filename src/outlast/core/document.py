@@ -1,4 +1,4 @@
-"""Records: small documents that are set by name, compared and swapped."""
+"""Small versioned documents, written by compare-and-swap."""
 
 import json
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import NoReturn
 
 from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, is_storable
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document as the store has it; no two that were ever written have one `version`."""
+    """A document as stored; a version number is never used twice in a store."""
 
     kind: str
     key: str
@@ -23,7 +23,14 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """A wish to write a record, to create it (nothing expected) or to delete it (no value)."""
+    """A compare-and-swap of one document.
+
+    Attributes:
+        kind: Kind of the document.
+        key: Its key, unique within the kind.
+        expected: The version it must have; None if it must not exist.
+        value: The new JSON text; None deletes the document.
+    """
 
     kind: str
     key: str
@@ -32,27 +39,28 @@ class Swap:
 
 
 def check_swap(swap: Swap) -> Swap:
-    """`swap`, if a store can keep what it asks; InvalidJob says what is wrong with it."""
-    check_name(swap.kind, what="the kind of a record")
-    check_key(swap.key, what="the key of a record")
+    """Return the swap if it can be stored; InvalidArgument otherwise."""
+    check_name(swap.kind, what="the kind of a document")
+    check_key(swap.key, what="the key of a document")
     if swap.value is not None:
         _check_value(swap.value, f"the {swap.kind} {swap.key!r:.80}")
     elif swap.expected is None:
-        raise InvalidJob(f"the {swap.kind} {swap.key!r:.80} is to go; say which version of it")
+        what = f"the {swap.kind} {swap.key!r:.80}"
+        raise InvalidArgument(f"{what} is to be deleted; set expected to the version it has")
     return swap
 
 
 def _check_value(value: str, what: str) -> None:
     if not is_storable(value):
-        raise InvalidJob(f"{what} holds NUL or lone surrogates, which cannot be stored")
+        raise InvalidArgument(f"{what} holds NUL or lone surrogates, which cannot be stored")
     size = len(value.encode())
     if size > MAX_PAYLOAD:
-        raise InvalidJob(f"{what} is {size:,} bytes; the limit is {MAX_PAYLOAD // 1024} KiB")
+        raise InvalidArgument(f"{what} is {size:,} bytes; the limit is {MAX_PAYLOAD // 1024} KiB")
     try:
-        json.loads(value, parse_constant=_refuse)
+        json.loads(value, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidJob(f"{what} is not JSON: {error}") from error
+        raise InvalidArgument(f"{what} is not JSON: {error}") from error
 
 
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"it holds {word}")
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"it holds {constant}")

@@ -1,4 +1,4 @@
-"""Spans of time as people write them: `"5m"`, `"1h30m"`, `timedelta(seconds=2)`."""
+"""Durations: parse text such as `"5m"` or `"1h30m"`, and format timedeltas."""
 
 import re
 from datetime import timedelta
@@ -8,6 +8,7 @@ Duration = str | timedelta
 
 MICROSECOND = timedelta(microseconds=1)
 LONGEST = timedelta(days=36_500)
+"""The longest duration accepted anywhere: 100 years."""
 
 _UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -21,7 +22,11 @@ _WHOLE = re.compile(r"(?:\d{1,9}(?:ms|[smhd])){1,5}", re.ASCII)
 
 
 def parse_duration(value: Duration, *, what: str) -> timedelta:
-    """The timedelta of `value`; ValueError names `what` when it is not a span within bounds."""
+    """Return the timedelta of a duration; `what` names the setting in errors.
+
+    Raises:
+        ValueError: The text cannot be parsed, or the duration is negative or too long.
+    """
     span = value if isinstance(value, timedelta) else _parse(value, what)
     if not timedelta(0) <= span <= LONGEST:
         raise ValueError(f"{what} is {span}; it must lie between zero and {LONGEST.days} days")
@@ -29,7 +34,7 @@ def parse_duration(value: Duration, *, what: str) -> timedelta:
 
 
 def format_short(span: timedelta) -> str:
-    """As people say it: `45ms`, `3.2s`, `45s`, `3m12s`, `2h05m`, `4d03h`."""
+    """Format for people, in at most two units: `45ms`, `3.2s`, `3m12s`, `2h05m`, `4d03h`."""
     seconds = abs(span.total_seconds())
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
@@ -43,7 +48,7 @@ def format_short(span: timedelta) -> str:
 
 
 def format_exact(span: timedelta) -> str:
-    """As `to_span` reads it: `1h30m`; what is finer than a millisecond is left out."""
+    """Format as `parse_duration` reads it, such as `1h30m`; drops fractions of a millisecond."""
     parts = []
     for unit, size in sorted(_UNITS.items(), key=lambda each: each[1], reverse=True):
         number, span = divmod(span, size)
@@ -59,4 +64,4 @@ def _parse(text: str, what: str) -> timedelta:
     try:
         return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta(0))
     except OverflowError:
-        raise ValueError(f"{what} is {text!r}; that is longer than can be counted") from None
+        raise ValueError(f"{what} is {text!r}; use at most {LONGEST.days} days") from None

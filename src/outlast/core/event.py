@@ -1,4 +1,4 @@
-"""What can happen to a job, and the record that is kept of everything unusual."""
+"""Inputs of the state machine, and the records of unusual events."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,11 +9,12 @@ from outlast.core.position import JobEdit, MoveTo
 from outlast.core.state import Loss, RunStatus
 
 ZERO = timedelta(0)
+"""No delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A worker took it. The one event a store applies by itself, in its claim."""
+    """A worker claimed it. The store applies this event itself, in its claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised. `delay` is how long its backoff would wait."""
+    """The handler raised an error; `delay` is the wait of its backoff."""
 
     error: str
     delay: timedelta = ZERO
@@ -34,23 +35,23 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Its worker can no longer be trusted to end it. `error` tells more, in its event too."""
+    """The worker can no longer end the run. `error` gives details, also in the event record."""
 
     reason: Loss
     error: str | None = None
-    delay: timedelta = ZERO  # how long to leave it before it runs again
+    delay: timedelta = ZERO  # wait before it runs again
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Its worker hands it back unfinished; nothing is counted."""
+    """The worker releases the run unfinished; no attempt is spent."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Snoozed:
-    """The handler asked to be run again later; nothing is counted."""
+    """The handler asked to run again later; no attempt is spent."""
 
     delay: timedelta
     reason: str | None = None
@@ -58,67 +59,67 @@ class Snoozed:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The handler decided that there was nothing to do."""
+    """The handler found nothing to do."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The handler ended because it was asked to, or returned Cancel."""
+    """The handler ended after a cancel request, or returned Cancel."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Somebody wants it not to run, or to stop."""
+    """A caller requested that it does not run, or that it stops."""
 
     reason: str | None = None
 
 
 class Abandonment(StrEnum):
-    """Why nobody wants a direct job any more."""
+    """Why a direct job is no longer wanted."""
 
-    CALLER_SILENT = "caller_silent"  # nobody renewed its reservation in time
-    OWNER_DEAD = "owner_dead"  # the process that asked for it was seen dead
+    CALLER_SILENT = "caller_silent"  # its reservation expired
+    OWNER_DEAD = "owner_dead"  # the calling process is dead
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """Whoever asked for it at once is gone, and no worker has it."""
+    """The caller of a direct run is gone, and no worker has claimed the job."""
 
     reason: Abandonment
 
 
 @dataclass(frozen=True, slots=True)
 class FellDue:
-    """Its time has come."""
+    """Its due time has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unblocked:
-    """What it waited for is done."""
+    """The group member it waited for has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misfired:
-    """Nobody could start it before its deadline."""
+    """No worker started it before its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """An operator, or recovery, declares that no retry will follow."""
+    """An operator or recovery declares that no retry follows."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class DetachedJobFound:
-    """Recovery found it running in nobody's hands.
+    """Recovery found a job in no state table.
 
-    `last` is how its last run ended and `reason` why; None: it has no run. `detail` is for the
-    event.
+    `last` is how its last run ended and `reason` why; `last` is None if it has no run. `detail`
+    is recorded in the event.
     """
 
     last: RunStatus | None
@@ -128,28 +129,28 @@ class DetachedJobFound:
 
 @dataclass(frozen=True, slots=True)
 class SuccessorMissing:
-    """Recovery found that it failed and that nothing follows it."""
+    """Recovery found a failed linked job without the successor it owes."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """Somebody changes what it is asked, how urgent it is, or when it is due."""
+    """A caller changes its params, its priority or its due time."""
 
     edit: JobEdit
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Somebody gives it another place in its queue."""
+    """A caller gives it another position in its queue."""
 
     place: MoveTo
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStopped:
-    """Its group closes: it is cancelled, or with `skip` it is skipped if it waits."""
+    """Its group closes: the job is cancelled or, with `skip`, skipped if it waits."""
 
     skip: bool = False
 
@@ -178,40 +179,40 @@ Event = (
 
 
 class EventKind(StrEnum):
-    """What a stored event record tells; the routine claim and success leave none."""
+    """Kind of an event record; a routine claim and a success leave none."""
 
-    RETRY = "retry"  # failed, will be tried again in place
+    RETRY = "retry"  # failed, is retried in place
     CHAINED = "chained"  # failed or lost, a successor job was written
-    CLOSED = "closed"  # failed or lost, and its delivery says: never again
-    DEAD_LETTER = "dead_letter"  # retries used up, or an error that no retry can help
-    REQUEUED = "requeued"  # lost, back in its place
-    RELEASED = "released"  # handed back
-    SNOOZED = "snoozed"  # asked to run later
+    CLOSED = "closed"  # failed or lost, and its delivery does not repeat it
+    DEAD_LETTER = "dead_letter"  # attempts exhausted, or a permanent error
+    REQUEUED = "requeued"  # lost, back at its position
+    RELEASED = "released"  # released unfinished
+    SNOOZED = "snoozed"  # asked to run again later
     SKIPPED = "skipped"  # nothing to do
     CANCEL_REQUESTED = "cancel_requested"  # asked to stop while running
     CANCELLED = "cancelled"  # will not run, or stopped
-    ABANDONED = "abandoned"  # direct, and whoever wanted it is gone
-    UNBLOCKED = "unblocked"  # may be taken when due
+    ABANDONED = "abandoned"  # direct, and its caller is gone
+    UNBLOCKED = "unblocked"  # may be claimed when due
     MISFIRE = "misfire"  # too late to start
-    GIVEN_UP = "given_up"  # declared dead by hand or by recovery
-    RETRIED = "retried"  # ended, and somebody had it done again: the detail is the new job's id
-    GROUP_STOPPED = "group_stopped"  # its end closed its group, whose id is the detail
+    GIVEN_UP = "given_up"  # declared dead by an operator or by recovery
+    RETRIED = "retried"  # ended and retried by hand; the detail is the id of the new job
+    GROUP_STOPPED = "group_stopped"  # its end closed its group; the detail is the group's id
     RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
-    PAUSED = "paused"  # of a queue: nothing is claimed any more
-    RESUMED = "resumed"  # of a queue: claims go on
-    ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is gone; the detail is a copy of the run
-    EDITED = "edited"  # changed while it waited; the reason names what
-    MOVED = "moved"  # given another place; the reason says which
-    NORMALISED = "normalised"  # of a queue: its positions made even; the detail says how many
-    LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write
+    PAUSED = "paused"  # of a queue: claims stop
+    RESUMED = "resumed"  # of a queue: claims continue
+    ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is missing; the detail is a copy of the run
+    EDITED = "edited"  # edited while waiting; the reason names the fields
+    MOVED = "moved"  # given another position; the reason says which
+    RENUMBERED = "renumbered"  # of a queue: positions spaced evenly; the detail says how many
+    LATE_WRITE_REFUSED = "late_write_refused"  # a former lease holder tried to write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
-    """One line of the append-only record.
+    """One record of the append-only event log.
 
-    `job_id` is None for a run whose job is gone, and for what concerns a whole `queue`. `detail` is
-    free text or JSON, often None.
+    `job_id` is None for a run whose job is missing, and for events of a whole `queue`. `detail` is
+    free text or JSON.
     """
 
     id: int

@@ -1,17 +1,21 @@
-"""A failed attempt, as it is told to whoever wants to hear of it."""
+"""A failed attempt as failure sinks receive it, and the parser of textual tracebacks."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import RunStatus, State
 
+MAX_FRAMES: Final = 50
+"""Most frames kept of one traceback, the innermost ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One step of a traceback; without the values of its variables."""
+    """One frame of a traceback, without the values of its variables."""
 
     file: str
     line: int
@@ -21,7 +25,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionInfo:
-    """One exception: its class, what it said, and where, the innermost frame last."""
+    """One exception: its class, its message and its frames, the innermost frame last."""
 
     type: str
     module: str
@@ -31,12 +35,22 @@ class ExceptionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One attempt at a job that failed, or was lost in its worker's hands.
+    """A failed or lost attempt, reported after the store has recorded it.
 
-    It is told once the store has it on record. `state` is where that left the job: `retry_wait`
-    if it will be tried again, after `retry_in`. In `payload` every value is `[redacted]` unless
-    its field is shown; what is redacted there is also taken out of `traceback` and `raised`, which
-    has the exception first and then what it was raised from.
+    Attributes:
+        job_id: The job.
+        run_id: The run that failed.
+        job_type: Name of the job type.
+        attempt: Number of the attempt, from 1.
+        max_attempts: Attempts the job may use; None is unlimited.
+        worker: Instance id of the worker.
+        status: How the run ended.
+        state: State of the job afterwards; `retry_wait` if it is tried again.
+        reason: Reason code of the end, if any.
+        retry_in: Time until the next attempt, if there is one.
+        payload: Parameters of the job. Every value is `[redacted]` unless its field is shown.
+        traceback: The traceback, without the redacted values.
+        raised: The exception first, then its causes, without the redacted values.
     """
 
     job_id: JobId
@@ -60,9 +74,41 @@ class Failure:
 
     @property
     def error(self) -> str:
-        """The name of what was raised; `lost` or `failed` if nothing was."""
+        """Class name of the exception; `lost` or `failed` if none was raised."""
         return self.raised[0].type if self.raised else str(self.status)
 
 
 Sink = Callable[[Failure], object]
-"""Whoever is told of failures. It is called in a thread of its own, and may take its time."""
+"""Receives failures. It is called in its own thread and may block."""
+
+_HEAD: Final = "Traceback (most recent call last):"
+_FRAME: Final = re.compile(
+    r'^  File "(.*)", line (\d+), in (.*)\n(?:    (?! *[~^]+$)(.*)\n)?', re.MULTILINE
+)
+_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::\s*(.*))?\Z", re.MULTILINE | re.DOTALL)
+
+
+def parse_traceback(text: str) -> tuple[ExceptionInfo, ...]:
+    """Parse the last exception of a traceback that is only text.
+
+    Returns:
+        One exception with at most MAX_FRAMES frames; empty if the text is no traceback.
+    """
+    *_, last = text.rpartition(_HEAD)
+    end = 0
+    frames = []
+    for found in _FRAME.finditer(last):
+        frames.append(Frame(found[1], int(found[2]), found[3], (found[4] or "").strip()))
+        end = found.end()
+    error = _ERROR.search(last[end:].rstrip())
+    if error is None or not frames:
+        return ()
+    module, _, name = error[1].rpartition(".")
+    return (
+        ExceptionInfo(
+            type=name,
+            module=module or "builtins",
+            message=error[2] or "",
+            frames=tuple(frames[-MAX_FRAMES:]),
+        ),
+    )

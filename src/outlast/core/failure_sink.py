@@ -1,4 +1,4 @@
-"""A sink of failures, and what it may see of them."""
+"""A failure sink with its redaction rules: failed attempts as the sink may see them."""
 
 import inspect
 import json
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import ExceptionInfo, Failure, Frame, Sink
+from outlast.core.failure import MAX_FRAMES, ExceptionInfo, Failure, Frame, Sink
 from outlast.core.limits import MAX_REASON, is_cut, repr_short, truncate
 from outlast.core.redact import REDACTED, redact, redacted_values, scrub, traceback_locations
 from outlast.core.run import Claim
@@ -16,16 +16,15 @@ from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidType
 
 COUNTED: Final = frozenset({RunStatus.FAILED, RunStatus.LOST})
-"""How an attempt ends that counts against its job."""
+"""Ends of a run that count as a failed attempt."""
 
-MOST_FRAMES: Final = 50
-MOST_CAUSES: Final = 10
-MOST_SHOWN: Final = 1_000
+MAX_CAUSES: Final = 10  # exceptions reported of one chain of causes
+MAX_SHOWN_FIELDS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A failed attempt as it was, before anything is taken out."""
+    """A failed attempt before redaction."""
 
     claim: Claim
     change: Change
@@ -34,33 +33,37 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class FailureSink:
-    """A sink, and the fields of payloads it may see; it sees the names of all others."""
+    """A sink, and the payload fields whose values it may see."""
 
     sink: Sink
     show: frozenset[str] = frozenset()
 
     @classmethod
     def new(cls, sink: Sink, show: Iterable[str] = ()) -> "FailureSink":
-        """Both checked; InvalidType says what cannot be."""
-        call = getattr(sink, "__call__", None)  # noqa: B004 - an object's own may be a coroutine's
+        """Return a sink after checking both arguments; InvalidType says what is wrong."""
+        call = getattr(sink, "__call__", None)  # noqa: B004 - it may be a coroutine function
         if not callable(sink) or isinstance(sink, type):
             raise InvalidType(
-                f"a sink of failures is {repr_short(sink)}; give a function that takes one"
+                f"a failure sink is {repr_short(sink)}; give a function that takes a Failure"
             )
         if inspect.iscoroutinefunction(sink) or inspect.iscoroutinefunction(call):
             raise InvalidType(
-                "a sink of failures is async; it has a thread, so give a plain function"
+                "a failure sink is async; it runs in its own thread, so give a plain function"
             )
         if isinstance(show, str):
             raise InvalidType(f"show is {repr_short(show)}; give a list of field names")
         names = frozenset(show)
-        if len(names) > MOST_SHOWN or not all(isinstance(name, str) and name for name in names):
-            raise InvalidType(f"show must be a list of at most {MOST_SHOWN:,} names of fields")
+        if len(names) > MAX_SHOWN_FIELDS or not all(
+            isinstance(name, str) and name for name in names
+        ):
+            raise InvalidType(
+                f"show is no list of names; give at most {MAX_SHOWN_FIELDS:,} field names"
+            )
         return cls(sink, names)
 
-    def to_failure(self, noted: FailedAttempt, *, worker: str) -> Failure:
-        """What its sink is told."""
-        claim, change = noted.claim, noted.change
+    def to_failure(self, attempt: FailedAttempt, *, worker: str) -> Failure:
+        """Return the failure with every value removed that the sink may not see."""
+        claim, change = attempt.claim, attempt.change
         payload = _parsed(claim.params)
         values = set(redacted_values(payload, self.show))
         assert change.move.run is not None
@@ -76,46 +79,46 @@ class FailureSink:
             reason=change.reason and scrub(change.reason, values),
             retry_in=change.delay if change.move.to is State.RETRY_WAIT else None,
             payload=redact(payload, self.show),
-            traceback=_without(values, change.error or ""),
+            traceback=_scrubbed(values, change.error or ""),
             raised=tuple(
-                replace(each, message=truncate(_without(values, each.message), MAX_REASON))
-                for each in noted.raised
+                replace(each, message=truncate(_scrubbed(values, each.message), MAX_REASON))
+                for each in attempt.raised
             ),
         )
 
 
 def raised_by(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
-    """The exception, then what it was raised from, and so on; no more than a few."""
+    """Return the exception and its causes, outermost first, at most ten."""
     found: list[BaseException] = []
-    while error is not None and len(found) < MOST_CAUSES:  # which also ends a circle
+    while error is not None and len(found) < MAX_CAUSES:  # also ends a cycle
         found.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return tuple(_raised(each) for each in found)
 
 
 def _raised(error: BaseException) -> ExceptionInfo:
-    frames = traceback.extract_tb(error.__traceback__, limit=-MOST_FRAMES)
+    frames = traceback.extract_tb(error.__traceback__, limit=-MAX_FRAMES)
     return ExceptionInfo(
         type=type(error).__name__,
         module=type(error).__module__,
-        message=_words(error),
+        message=_message(error),
         frames=tuple(
             Frame(each.filename, each.lineno or 0, each.name, each.line or "") for each in frames
         ),
     )
 
 
-def _words(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     try:
         return truncate(str(error))
-    except Exception:  # noqa: BLE001 - the code of whoever wrote it
+    except Exception:  # noqa: BLE001 - the error's own code raised
         return "[unprintable]"
 
 
-def _without(values: set[str], text: str) -> str:
+def _scrubbed(values: set[str], text: str) -> str:
     if not is_cut(text):
         return scrub(text, values)
-    # Half of a value may stand at its end, where nobody would know it again.
+    # A truncated text may end in a part of a value, which `scrub` cannot recognise.
     return traceback_locations(text) if "\n" in text else REDACTED
 
 

@@ -1,4 +1,4 @@
-"""Values that are made by the thousand: frozen for whoever writes code, plain when it runs."""
+"""A frozen dataclass without the run-time cost of being frozen."""
 
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def fast_frozen(cls: type[T]) -> type[T]:
-    """A frozen dataclass at a fifth of its price; for what is made with every job.
+    """Make a dataclass that only the type checker treats as frozen.
 
-    The real thing sets each field by a call, at every start of a worker's hottest loop. Here the
-    type checker alone refuses an assignment, and it looks at all of this package.
+    A frozen dataclass sets each field by a function call, which costs five times as much. This
+    one is for the values made for every job on the worker's hot path.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)

@@ -1,4 +1,4 @@
-"""Groups: jobs that are watched together, and what the end of one means for the others."""
+"""Groups: jobs started and observed together, and what the end of one means for the others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,61 +12,61 @@ from outlast.core.state import FINAL, State
 from outlast.errors import InvalidGroup
 
 MOST_MEMBERS: Final = 1_000_000
+"""Members a group can have."""
+
 MEMBER_FAILED: Final = "member_failed"
 NEVER_COMPLETED: Final = "never_completed"
-"""Why a group closes that nobody stopped: a member's end, or members that never came."""
+"""Reasons why a group closes by itself: a member failed, or members were never added."""
 
-_ID: Final = 36
+_ID_LENGTH: Final = 36
 
 GOOD: Final = frozenset({State.SUCCEEDED, State.SKIPPED})
-"""The ends after which a group goes on; any other end of a member is a failure."""
+"""Ends after which a group continues; any other end of a member is a failure."""
 
 
 class GroupMode(StrEnum):
     """When the members may run."""
 
-    PARALLEL = "parallel"  # all at once, as far as there are workers
+    PARALLEL = "parallel"  # all at the same time, as workers allow
     SEQUENTIAL = "sequential"  # one after the other, in the order given
 
 
 class OnMemberFailure(StrEnum):
-    """What a member that fails means for those that have not ended."""
+    """What the failure of a member means for members that have not ended."""
 
-    STOP = "stop"  # those that wait are cancelled, those that run are asked to stop
-    CONTINUE = "continue"  # nothing: they go on
-    SKIP = "skip"  # those that wait end `skipped`, those that run may finish
+    STOP = "stop"  # waiting members are cancelled, running ones are asked to stop
+    CONTINUE = "continue"  # no effect
+    SKIP = "skip"  # waiting members end `skipped`, running ones may finish
 
 
 class ClosePolicy(StrEnum):
-    """How the members left over in a group end."""
+    """How the remaining members of a closing group end."""
 
     STOP = "stop"  # cancelled
-    SKIP = "skip"  # skipped, unless they run
+    SKIP = "skip"  # skipped, except running members
 
 
 class GroupState(StrEnum):
-    """Where a group stands, told from its members."""
+    """State of a group, derived from its members."""
 
-    FILLING = "filling"  # not all of its members are stored yet; none of them runs
-    RUNNING = "running"  # some member has not ended
+    FILLING = "filling"  # not all members are stored; none runs
+    RUNNING = "running"  # at least one member has not ended
     SUCCEEDED = "succeeded"  # every member succeeded or was skipped
-    FAILED = "failed"  # all have ended, and some failed for good
-    CANCELLED = (
-        "cancelled"  # all have ended, none failed, but some were cancelled or it was stopped
-    )
+    FAILED = "failed"  # all members have ended, and at least one failed
+    CANCELLED = "cancelled"  # all have ended, none failed, one was cancelled or it was stopped
 
 
 class GroupAction(StrEnum):
     """What a group does after the end of a member."""
 
-    NOTHING = "nothing"  # its other members are as free as they were
+    NOTHING = "nothing"  # no effect on the other members
     NEXT = "next"  # the next blocked member may run
-    STOP = "stop"  # it closes: whoever is left is cancelled
-    SKIP = "skip"  # it closes: whoever waits is skipped
+    STOP = "stop"  # it closes: remaining members are cancelled
+    SKIP = "skip"  # it closes: waiting members are skipped
 
 
 def action_after_member(mode: GroupMode, on_failure: OnMemberFailure, end: State) -> GroupAction:
-    """What the end of a member means; a link of a chain that got a successor has not ended."""
+    """Return what the end of a member means; a linked job with a successor has not ended."""
     if end not in GOOD and on_failure is not OnMemberFailure.CONTINUE:
         return GroupAction(on_failure)
     return GroupAction.NEXT if mode is GroupMode.SEQUENTIAL else GroupAction.NOTHING
@@ -85,7 +85,7 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group as the store has it. `counts` has each member once, a chain by its last job."""
+    """A group as stored. `counts` has each member once, a retry chain by its last job."""
 
     id: str
     seq: int
@@ -101,12 +101,13 @@ class Group:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it waits or runs, or ever will."""
+        """Whether all members have ended and no more can be added."""
         is_complete = self.sealed_at is not None or self.closing is not None
         return is_complete and all(state in FINAL for state in self.counts)
 
     @property
     def state(self) -> GroupState:
+        """State of the group, derived from its members."""
         if not self.is_over:
             is_filling = self.sealed_at is None and self.closing is None
             return GroupState.FILLING if is_filling else GroupState.RUNNING
@@ -117,28 +118,28 @@ class Group:
 
     @property
     def done(self) -> int:
-        """How many members have ended; those that were pruned since are among them."""
+        """Members that have ended, including those that were pruned since."""
         ended = sum(count for state, count in self.counts.items() if state in FINAL)
         pruned = self.total - sum(self.counts.values()) if self.sealed_at is not None else 0
         return ended + pruned
 
     @property
     def progress(self) -> float:
-        """From 0 to 1: the share of members that have ended."""
+        """Share of the members that have ended, from 0 to 1."""
         return self.done / self.total
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingGroup:
-    """A group that closes and may have members left over."""
+    """A group that closes and may have remaining members."""
 
     id: str
     closing: ClosePolicy
 
 
 def check_group(new: NewGroup) -> NewGroup:
-    """`new`, if it can be stored; InvalidGroup otherwise."""
-    if not isinstance(new.id, str) or len(new.id) != _ID:
+    """Return the group if it can be stored; InvalidGroup otherwise."""
+    if not isinstance(new.id, str) or len(new.id) != _ID_LENGTH:
         raise InvalidGroup(f"the id of a group is {repr_short(new.id)}; use a UUID")
     if new.name is not None:
         try:
@@ -157,9 +158,9 @@ def check_group(new: NewGroup) -> NewGroup:
 def membership_error(
     new: NewJob, *, is_known: bool, is_sealed: bool, closing: str | None
 ) -> str | None:
-    """Why a job cannot become a member of its group, which stands so; None if it can."""
+    """Return why a job cannot be added to its group in that state; None if it can."""
     if new.group_id is None:
-        return "it is to be a member of a group, but has no group_id"
+        return "it is marked as a member of a group and has no group_id; give both"
     if new.retry_of is not None:
         return "a retry cannot be a new member of a group; leave one of the two out"
     if not is_known:

@@ -1,4 +1,4 @@
-"""Ids: version 7 UUIDs, which sort by the time they were made."""
+"""Ids: version 7 UUIDs, which sort by creation time."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -8,13 +8,13 @@ JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
 
 BATCH: Final = 0x1000000
-"""How many ids one prefix can number."""
+"""Ids that one prefix can number."""
 
 
 class Ids:
-    """Makes ids from a clock and random bits handed in.
+    """Makes ids from a clock and a source of random bits.
 
-    It keeps no state of its own: a process that forks, or two threads, never make one id twice.
+    It has no state: forked processes and threads never produce the same id.
     """
 
     def __init__(self, now: Callable[[], datetime], bits: Callable[[int], int]) -> None:
@@ -22,11 +22,12 @@ class Ids:
         self._bits = bits
 
     def job(self) -> JobId:
+        """Return a new job id."""
         bits = self._bits(74)
         return JobId(f"{self._head(bits >> 24)}{bits & 0xFFFFFF:06x}")
 
     def jobs(self, count: int) -> list[JobId]:
-        """That many ids at the price of one draw per sixteen million."""
+        """Return `count` new job ids that share a prefix; one random draw per 16 million ids."""
         return [
             JobId(text) for start in range(0, count, BATCH) for text in self._run(count - start)
         ]
@@ -36,7 +37,7 @@ class Ids:
         return [f"{prefix}{number:06x}" for number in range(min(count, BATCH))]
 
     def prefix(self) -> str:
-        """All but the last six digits of a UUID; the caller numbers them from 000000."""
+        """Return a UUID without its last six digits; the caller numbers them from 000000."""
         return self._head(self._bits(50))
 
     def _head(self, bits: int) -> str:

@@ -1,4 +1,4 @@
-"""Jobs: what is asked for, and how it stands."""
+"""Jobs: what was requested, and the state of it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,23 +10,26 @@ from outlast.core.state import FINAL, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """One occurrence of a series: claimed at most once, for ever."""
+    """One occurrence of a series; a slot is claimed at most once, for ever."""
 
     series: str
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """A dedupe key: one job per (key, bucket), for ever."""
+class DedupeKey:
+    """A dedupe key: one job per key and bucket, for ever."""
 
     key: str
     bucket: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: many alike are made from one dictionary
+@dataclass(frozen=True, kw_only=True)  # no slots: enqueue_many fills `__dict__` directly
 class NewJob:
-    """A job to be stored. Due `at` a moment, or `delay` after the store takes it, or at once."""
+    """A job to be stored.
+
+    It is due `at` a time, or `delay` after the store accepts it, or immediately.
+    """
 
     id: JobId
     type: str
@@ -40,18 +43,18 @@ class NewJob:
     at: datetime | None = None
     start_within: timedelta | None = None
     slot: Slot | None = None
-    key: Key | None = None
+    key: DedupeKey | None = None
     active_key: str | None = None
     group_id: str | None = None
-    member: bool = False  # of the group of that id; a group_id alone changes nothing
+    member: bool = False  # of that group; a group_id alone is only a label
     template_id: str | None = None
-    template_at: datetime | None = None  # which version of it: when that was written
+    template_at: datetime | None = None  # when the used version of the template was written
     schedule_id: str | None = None
     retry_of: JobId | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing in the store can stand in its way: no key, no slot, no predecessor."""
+        """Whether no stored row can conflict with it: no key, no slot, no predecessor."""
         return (
             self.key is None
             and self.slot is None
@@ -62,9 +65,10 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as the store has it: what was asked, and where it stands at one moment.
+    """A job as stored, at one moment.
 
-    What was asked never changes once a worker has claimed it; the rest follows its runs.
+    The request (type, params, queue, …) never changes after the first claim; the other fields
+    follow its runs.
     """
 
     id: JobId
@@ -97,13 +101,14 @@ class Job:
     boot_id: str | None
     started_at: datetime | None
     finished_at: datetime | None
-    progress: str | None = None  # JSON: the last that its open run reported
+    progress: str | None = None  # JSON: last progress of the open run
 
     @property
     def queued_at(self) -> datetime:
-        """When it was accepted into its queue: the moment it was created."""
+        """When the job was accepted into its queue: its creation time."""
         return self.created_at
 
     @property
     def is_final(self) -> bool:
+        """Whether the job has ended."""
         return self.state in FINAL

@@ -1,4 +1,4 @@
-"""Retry chains as data: where a job comes from, what became of it, and how to have it again."""
+"""Retry chains as data: the predecessors and successors of a job, and copies for a retry."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from outlast.core.state import RunStatus, State
 from outlast.errors import JobNotFound, TransitionRefused
 
 RETRYABLE: Final = frozenset({State.FAILED, State.DEAD_LETTER, State.CANCELLED, State.SKIPPED})
-"""How a job must have ended to be done again by hand."""
+"""End states from which a job can be retried by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try: a job, and its run if it has begun. Numbers start from 0.
+    """One attempt: a job, and its run if it has started. Numbers start at 0.
 
-    A run that was handed back counts as nothing: the next one has its number.
+    A released run is not counted: the next run has the same number.
     """
 
     number: int
@@ -29,10 +29,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A job with all that came before and after it, root first.
+    """A job with all its predecessors and successors, root first.
 
-    One answer for both kinds of retry: whether it was tried again in place (one job, many runs)
-    or as a new job each time, `attempts` has every try.
+    `attempts` lists every attempt, whether the job was retried in place (one job, many runs) or
+    as a new job each time.
     """
 
     jobs: tuple[Job, ...]
@@ -40,7 +40,7 @@ class Lineage:
 
     @classmethod
     def of(cls, chain: Sequence[Job], runs: Mapping[JobId, Sequence[RunRecord]]) -> "Lineage":
-        """From a store's answers: a chain that is not empty, and the runs of each of its jobs."""
+        """Build the lineage from a non-empty chain and the runs of each of its jobs."""
         attempts: list[Attempt] = []
         number = 0
         for job in chain:
@@ -52,16 +52,20 @@ class Lineage:
 
     @property
     def root(self) -> Job:
-        """The job that was asked for first."""
+        """The first job of the chain."""
         return self.jobs[0]
 
     @property
     def tip(self) -> Job:
-        """The last job; what counts is how this one ends."""
+        """The last job of the chain; its end is the outcome of the whole chain."""
         return self.jobs[-1]
 
     def attempt(self, job_id: str) -> int:
-        """How many links lead from that job to the root: 0 for the root itself."""
+        """Return the number of links from that job to the root; 0 for the root itself.
+
+        Raises:
+            JobNotFound: The job is not part of this chain.
+        """
         for number, job in enumerate(self.jobs):
             if job.id == job_id:
                 return number
@@ -69,19 +73,22 @@ class Lineage:
 
 
 def retry_copy(job: Job, new_id: JobId) -> NewJob:
-    """A job that does the same once more, counting from zero; TransitionRefused if it may not.
+    """Return a new job that repeats an ended one, with all counts at zero.
 
-    What was asked is copied; keys, slot and deadline belong to the first of the chain alone.
+    The request is copied. Keys, slot and start deadline belong to the root alone and are not.
+
+    Raises:
+        TransitionRefused: The delivery is `once`, or the job has not ended in a retryable state.
     """
     if job.delivery is Delivery.ONCE:
         raise TransitionRefused(
-            f'job {job.id} is of "{job.type}", which is delivered once: it is never repeated, for '
-            "it may have done its work; enqueue it for another slot"
+            f'job {job.id} has delivery "once" and is never repeated, because '
+            "its work may be done; enqueue a job for another slot"
         )
     if job.state not in RETRYABLE:
         known = ", ".join(sorted(RETRYABLE))
         raise TransitionRefused(
-            f"job {job.id} is {job.state}; only one that ended {known} can be retried"
+            f"job {job.id} is {job.state}; only jobs that ended {known} can be retried"
         )
     return NewJob(
         id=new_id,

@@ -1,4 +1,4 @@
-"""What a handler may return instead of a result. Raising, on the other hand, means failure."""
+"""Values a handler may return instead of a result. Raising an error means failure."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,14 +7,14 @@ from outlast.core.duration import Duration, parse_duration
 
 
 class HandlerOutcome:
-    """The base of the values below: returned by a handler, never stored as its result."""
+    """Base of the outcomes below; never stored as a result."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Snooze(HandlerOutcome):
-    """Not yet: run me again after `delay`. It spends no attempt."""
+    """Run the job again after `delay`. No attempt is spent."""
 
     delay: timedelta
     reason: str | None
@@ -26,7 +26,7 @@ class Snooze(HandlerOutcome):
 
 @dataclass(frozen=True, slots=True, init=False)
 class RetryAfter(HandlerOutcome):
-    """It failed: try again after `delay` instead of the type's backoff. It spends an attempt."""
+    """The run failed; retry after `delay` instead of the type's backoff. An attempt is spent."""
 
     delay: timedelta
     reason: str | None
@@ -38,13 +38,13 @@ class RetryAfter(HandlerOutcome):
 
 @dataclass(frozen=True, slots=True)
 class Skip(HandlerOutcome):
-    """There was nothing to do."""
+    """There was nothing to do; the job ends `skipped`."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel(HandlerOutcome):
-    """Close me as cancelled: the work is no longer wanted."""
+    """The work is no longer wanted; the job ends `cancelled`."""
 
     reason: str | None = None

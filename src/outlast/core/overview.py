@@ -1,4 +1,4 @@
-"""How a whole store stands at one moment: what waits, what runs, what ended lately."""
+"""Counts of a whole store at one moment: waiting, running and recently ended jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Backlog:
     type: str
     state: State
     jobs: int
-    due: int  # of them, as of now
-    oldest: datetime  # when the first of them was or will be due
+    due: int  # how many of them are due now
+    oldest: datetime  # earliest due time among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,12 @@ class Running:
     queue: str
     type: str
     jobs: int
-    lapsed: int  # of them, those whose lease is over
+    lapsed: int  # how many of them have an expired lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """One consistent look. `ended` counts the ends of the last `span` by queue and state."""
+    """One consistent snapshot; `ended` counts the ends of the last `span` by queue and state."""
 
     now: datetime
     span: timedelta
@@ -41,6 +41,6 @@ class Overview:
 
     @property
     def queues(self) -> list[str]:
-        """Every queue that is named in it."""
+        """Names of all queues in the overview, sorted."""
         waits = {row.queue for row in self.backlog} | {row.queue for row in self.running}
         return sorted(waits | {queue for queue, _ in self.ended})

@@ -1,4 +1,4 @@
-"""What may be changed of a job that waits, and the positions that bring it to its new place."""
+"""Moves and edits of waiting jobs, and the positions that put a job where it belongs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,37 +8,37 @@ from typing import Final, Protocol
 
 from outlast.core.ids import JobId
 from outlast.core.ordering import distribute_positions, first_position, next_position
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
-ROOM: Final = 4
-"""Positions there must be for each job of a window before it is worth spreading."""
+SPACE_PER_JOB: Final = 4
+"""Free positions per job that a window needs before its jobs are spread."""
 
-WINDOW: Final = 8
-"""How many jobs on each side are spread first when there is no room between two."""
+_FIRST_WINDOW: Final = 8
+"""Jobs on each side that are spread first if two neighbours leave no free position."""
 
 
 class Anchor(StrEnum):
-    """Which place among the waiting jobs of its queue and priority."""
+    """Where a job goes among the waiting jobs of its queue and priority."""
 
     FRONT = "front"
     BACK = "back"
-    BEFORE = "before"  # right before the target
-    AFTER = "after"  # right behind it
-    SWAP = "swap"  # where the target is, which comes to where the job was
+    BEFORE = "before"  # directly before the target
+    AFTER = "after"  # directly behind the target
+    SWAP = "swap"  # the job and the target exchange positions
 
 
 @dataclass(frozen=True, slots=True)
 class MoveTo:
-    """Where a job is to go; `target` is whom it goes before, behind, or changes places with."""
+    """Where a job moves; `target` is the job it goes before or behind, or is swapped with."""
 
     where: Anchor
     target: JobId | None = None
 
     def __post_init__(self) -> None:
         if (self.target is None) != (self.where in (Anchor.FRONT, Anchor.BACK)):
-            raise InvalidJob(
-                f"place {self.where} with target {self.target}; front and back have "
-                "none, before, after and swap need one"
+            raise InvalidArgument(
+                f"move to {self.where} has the target {self.target}; give a target with "
+                "before, after and swap, and none with front and back"
             )
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class MoveTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEdit:
-    """What is to be another; None leaves it as it is. Due `at` a moment, or `delay` from now."""
+    """New values for a waiting job; None leaves a field. Due `at` a time or `delay` from now."""
 
     params: str | None = None
     priority: int | None = None
@@ -56,18 +56,20 @@ class JobEdit:
 
     def __post_init__(self) -> None:
         if self.delay is not None and self.at is not None:
-            raise InvalidJob("delay and at were both given; a job is due once, so give one of them")
+            raise InvalidArgument(
+                "delay and at were both given; a job is due once, so give one of them"
+            )
         if not self.fields:
-            raise InvalidJob("nothing to edit; give params, priority, delay or at")
+            raise InvalidArgument("nothing to edit; give params, priority, delay or at")
 
     @property
     def is_due_time(self) -> bool:
-        """Whether the job is to be due at another time."""
+        """Whether the edit changes the due time."""
         return self.delay is not None or self.at is not None
 
     @property
     def fields(self) -> str:
-        """The names of what is given: the record of the edit, which never tells the params."""
+        """Names of the edited fields, for the event record; it never contains the params."""
         given = {"params": self.params, "priority": self.priority, "delay": self.delay}
         return ", ".join(
             name for name, value in [*given.items(), ("at", self.at)] if value is not None
@@ -76,63 +78,63 @@ class JobEdit:
 
 @dataclass(frozen=True, slots=True)
 class PositionedJob:
-    """A waiting job, by its `seq`, and the position it has."""
+    """A waiting job, by its `seq`, and its position."""
 
     seq: int
     position: int
 
 
 class WaitingLine(Protocol):
-    """The waiting jobs of one queue and priority in claim order, as a store finds them.
+    """The waiting jobs of one queue and priority in claim order, as a store reads them.
 
-    A job named `without` is looked through as if it were not there. Asked by coroutines, because a
-    server answers them; see `at_once` for whoever need not wait.
+    The job `without` is ignored. The methods are coroutines because a server may answer them; see
+    `sync_coroutine` for stores that never suspend.
     """
 
     async def position(self, seq: int) -> int:
-        """The position of that job."""
+        """Return the position of that job."""
         ...
 
     async def ends(self, *, without: int) -> tuple[int | None, int | None]:
-        """The lowest and the highest position other than 0."""
+        """Return the lowest and the highest position other than 0."""
         ...
 
     async def before(
         self, seq: int | None, number: int, *, without: int
     ) -> Sequence[PositionedJob]:
-        """The nearest before that job whose position has the same sign, the nearest first.
+        """Return up to `number` jobs before that one with a position of its sign, nearest first.
 
-        None stands for 0: the nearest of those with a negative position.
+        With None instead of a job, return the nearest jobs with a negative position.
         """
         ...
 
     async def after(self, seq: int, number: int, *, without: int) -> Sequence[PositionedJob]:
-        """The nearest behind that job whose position has the same sign, the nearest first."""
+        """Return up to `number` jobs behind that one with a position of its sign, nearest first."""
         ...
 
     async def unplaced(self, last: int, *, without: int) -> list[int]:
-        """The jobs at position 0 in claim order, up to that one, which is the last."""
+        """Return the jobs at position 0 in claim order, up to and including `last`."""
         ...
 
 
 Write = Callable[[Mapping[int, int]], Awaitable[None]]
-"""Gives each job, by its `seq`, a position; what the lane finds afterwards has it."""
+"""Sets positions by `seq`; later reads of the waiting line see them."""
 
 _Sides = tuple[Sequence[PositionedJob], Sequence[PositionedJob]]
 _Look = Callable[[int], Awaitable[_Sides]]
-"""The nearest so many on each side of a place, the nearest first."""
+"""Returns up to that many jobs on each side of a position, nearest first."""
 
-NOBODY: Final = 0
+_NO_JOB: Final = 0
 """A `seq` that no job has."""
 
 
 async def move_job(
     lane: WaitingLine, write: Write, where: Anchor, *, moved: int, target: int | None, gap: int
 ) -> None:
-    """Bring `moved` to its place; the order of all others stays.
+    """Move a job; the order of all other jobs stays.
 
-    A few rows are written: one, or two for a swap, unless neighbours must make room or jobs
-    without a position must get one. That is never 0.
+    It writes one row, or two for a swap, unless neighbours must be spread or jobs without a
+    position need one. A moved job never gets position 0.
     """
     match where:
         case Anchor.FRONT:
@@ -144,7 +146,7 @@ async def move_job(
         case Anchor.SWAP:
             assert target is not None
             for each in (moved, target):
-                await write(await _apart(lane, each, gap))
+                await write(await _unique_position(lane, each, gap))
             theirs, own = await lane.position(target), await lane.position(moved)
             await write({moved: theirs, target: own})
         case Anchor.BEFORE | Anchor.AFTER:
@@ -170,26 +172,26 @@ async def _beside(
     return await _fit([moved], look, sign=at, gap=gap)
 
 
-async def _apart(lane: WaitingLine, seq: int, gap: int) -> Mapping[int, int]:
-    """What gives the job a position that is its own; nothing, if it has one."""
+async def _unique_position(lane: WaitingLine, seq: int, gap: int) -> Mapping[int, int]:
+    """Return the position that makes the job's position unique; empty if it is unique."""
     at = await lane.position(seq)
     if at == 0:
-        line = await lane.unplaced(seq, without=NOBODY)
-        return await _numbered(lane, line, gap, without=NOBODY)
+        line = await lane.unplaced(seq, without=_NO_JOB)
+        return await _numbered(lane, line, gap, without=_NO_JOB)
 
     async def look(number: int) -> _Sides:
-        before = await lane.before(seq, number, without=NOBODY)
-        return before, await lane.after(seq, number, without=NOBODY)
+        before = await lane.before(seq, number, without=_NO_JOB)
+        return before, await lane.after(seq, number, without=_NO_JOB)
 
     before, after = await look(1)
-    is_tied = any(spot.position == at for spot in (*before, *after))
+    is_tied = any(each.position == at for each in (*before, *after))
     return await _fit([seq], look, sign=at, gap=gap) if is_tied else {}
 
 
 async def _numbered(
     lane: WaitingLine, line: Sequence[int], gap: int, *, without: int
 ) -> Mapping[int, int]:
-    """Positions for jobs that had none: behind the negative ones, before all still without."""
+    """Return positions for jobs without one: behind the negative ones, before the rest at 0."""
 
     async def look(number: int) -> _Sides:
         return await lane.before(None, number, without=without), []
@@ -198,14 +200,14 @@ async def _numbered(
 
 
 async def _fit(line: Sequence[int], look: _Look, *, sign: int, gap: int) -> Mapping[int, int]:
-    """Positions for the jobs of `line`, between those that `look` finds, who make room if need be.
+    """Return positions for the jobs of `line` between the neighbours that `look` returns.
 
-    The window grows until it has room enough, or reaches the outer end, where there is no bound.
-    So room is made where it is wanted, and the cost is small even when all come to one place.
+    If there is no free position, neighbours are spread too: the window doubles until it has
+    enough, or reaches an end of the line, which has no bound.
     """
     window = 0
     while (places := _spread(line, *await look(window + 1), window, sign, gap)) is None:
-        window = max(WINDOW, 2 * window)
+        window = max(_FIRST_WINDOW, 2 * window)
     return places
 
 
@@ -219,10 +221,10 @@ def _spread(
 ) -> Mapping[int, int] | None:
     low = before[window].position if len(before) > window else None if sign < 0 else 0
     high = after[window].position if len(after) > window else None if sign > 0 else 0
-    ahead = [spot.seq for spot in reversed(before[:window])]
-    jobs = [*ahead, *line, *(spot.seq for spot in after[:window])]
-    needed = 1 if len(jobs) == 1 else ROOM * len(jobs)
+    ahead = [each.seq for each in reversed(before[:window])]
+    jobs = [*ahead, *line, *(each.seq for each in after[:window])]
+    needed = 1 if len(jobs) == 1 else SPACE_PER_JOB * len(jobs)
     if low is not None and high is not None and high - low - 1 < needed:
         return None
-    step = max(gap, ROOM) if window else gap
+    step = max(gap, SPACE_PER_JOB) if window else gap
     return dict(zip(jobs, distribute_positions(len(jobs), low, high, step), strict=True))

@@ -1,4 +1,4 @@
-"""How far a run says it is, as the JSON text that is stored."""
+"""Progress of a run, as the JSON text that is stored."""
 
 import json
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Final
 from outlast.core.limits import truncate
 from outlast.errors import RunError
 
-MAX_MESSAGE: Final = 512
-_MOST: Final = 2**53
+MAX_MESSAGE: Final = 512  # characters
+_MAX_NUMBER: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """So much is done, of so much, and what is under way."""
+    """Work done, total work if known, and a message."""
 
     done: float
     total: float | None = None
@@ -27,7 +27,7 @@ class Progress:
             raise RunError(f"progress message is {self.message!r:.80}; use text")
 
     def to_json(self) -> str:
-        """The text to store; a long message is cut."""
+        """Return the text to store; a long message is truncated."""
         message = None if self.message is None else truncate(self.message, MAX_MESSAGE)
         parts = {"done": self.done, "total": self.total, "message": message}
         return json.dumps({name: part for name, part in parts.items() if part is not None})
@@ -35,5 +35,5 @@ class Progress:
 
 def _check_number(value: float, what: str) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not abs(value) <= _MOST:  # which no NaN is
-        raise RunError(f"progress {what} is {value!r:.80}; use a number up to {_MOST:,}")
+    if not is_number or not abs(value) <= _MAX_NUMBER:  # false for NaN
+        raise RunError(f"progress {what} is {value!r:.80}; use a number up to {_MAX_NUMBER:,}")

@@ -1,11 +1,11 @@
-"""What a queue lets through: its pause, its limit, its reservation."""
+"""The gate of a queue: pause, concurrency limit and reservation."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from outlast.core.limits import MAX_REASON, is_storable, repr_short
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 MOST_CONCURRENCY: Final = 1_000_000
 MOST_GAP: Final = 1_000_000
@@ -13,19 +13,20 @@ MOST_GAP: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Nothing of the queue is claimed until that moment; None: until somebody resumes it."""
+    """A pause of a queue: no claims until `until`, or until it is resumed if that is None."""
 
     at: datetime
     reason: str | None = None
     until: datetime | None = None
 
     def is_over(self, now: datetime) -> bool:
+        """Return whether the pause has ended by itself."""
         return self.until is not None and self.until <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueGate:
-    """What a claim meets at a queue, at one moment."""
+    """The conditions a claim meets at a queue, at one moment."""
 
     is_paused: bool = False
     concurrency: int | None = None
@@ -33,10 +34,10 @@ class QueueGate:
     is_reserved: bool = False
 
     def capacity(self, limit: int, prefetch: int) -> tuple[int, int]:
-        """How many of those asked for, to run now and to have at hand, it lets through.
+        """Return how many jobs the claim may open and how many it may prefetch.
 
-        Nothing is taken in advance where runs are counted: what waits in one worker's hands would
-        hold a place that another could use.
+        A queue with a concurrency limit allows no prefetch: a prefetched job counts as an open run
+        and would keep another worker from using the capacity.
         """
         if self.is_paused:
             return 0, 0
@@ -48,26 +49,26 @@ class QueueGate:
 
     @property
     def keeps_reservation(self) -> bool:
-        """Whether a reservation outlasts the claim of its job: only where one runs at a time."""
+        """Whether a reservation outlasts the claim of its job: only with a concurrency of 1."""
         return self.concurrency == 1
 
 
 def check_concurrency(value: int | None) -> int | None:
-    """`value`, if it can limit a queue; InvalidJob otherwise."""
+    """Return `value` if it can limit a queue; InvalidArgument otherwise."""
     return None if value is None else _whole(value, "concurrency", MOST_CONCURRENCY)
 
 
 def check_gap(value: int) -> int:
-    """`value`, if it can be the distance between two positions."""
+    """Return `value` if it can be the distance between positions; InvalidArgument otherwise."""
     return _whole(value, "gap", MOST_GAP)
 
 
 def check_reason(value: str | None, *, what: str) -> str | None:
-    """`value`, if it is free text that every store can keep."""
+    """Return `value` if it is text that every store can hold; InvalidArgument otherwise."""
     if value is None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_REASON or not is_storable(value):
-        raise InvalidJob(
+        raise InvalidArgument(
             f"{what} is {repr_short(value)}; use text of 1 to {MAX_REASON:,} characters without NUL"
         )
     return value
@@ -75,5 +76,7 @@ def check_reason(value: str | None, *, what: str) -> str | None:
 
 def _whole(value: int, what: str, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidJob(f"{what} is {repr_short(value)}; use a whole number from 1 to {most:,}")
+        raise InvalidArgument(
+            f"{what} is {repr_short(value)}; use a whole number from 1 to {most:,}"
+        )
     return value

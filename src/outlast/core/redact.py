@@ -1,4 +1,4 @@
-"""Taking out of a payload, and of what an error says, all that nobody said may be shown."""
+"""Redaction: remove from payloads and error texts every value that is not shown explicitly."""
 
 import json
 import re
@@ -6,20 +6,20 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 REDACTED: Final = "[redacted]"
-MOST_VALUES: Final = 1_000
-"""With more values than that to look for, what an error says is left out altogether."""
+MAX_VALUES: Final = 1_000
+"""Values to search for in an error text; with more, the text is dropped altogether."""
 
-LONGEST_VALUE: Final = 2_000
-_SHORT: Final = 4
-"""Shorter ones are taken out only where they stand alone, or every word would have holes."""
+LONGEST_VALUE: Final = 2_000  # characters of a shown value
+_SHORT_VALUE: Final = 4
+"""Values with fewer characters are removed only as whole words."""
 
 _FRAME: Final = re.compile(r'^[\s|+-]*File ".*", line \d+(?:, in .*)?$', re.MULTILINE)
 
 
 def redact(payload: Any, show: Collection[str], path: str = "") -> Any:
-    """The payload with `[redacted]` for every value whose field is not in `show`.
+    """Return the payload with `[redacted]` for every value whose field is not in `show`.
 
-    A field is named by its path from the top, `order.city`; what is shown is shown whole.
+    A field is named by its path from the top, such as `order.city`, and is shown as a whole.
     """
     if path in show:
         return _bounded(payload)
@@ -29,7 +29,7 @@ def redact(payload: Any, show: Collection[str], path: str = "") -> Any:
 
 
 def redacted_values(payload: Any, show: Collection[str], path: str = "") -> Iterator[str]:
-    """Each value that `redact` takes out, as text; names inside it too that are no plain words."""
+    """Yield each value that `redact` removes, as text, and keys in it that are no identifiers."""
     if path in show:
         return
     match payload:
@@ -48,22 +48,22 @@ def redacted_values(payload: Any, show: Collection[str], path: str = "") -> Iter
 
 
 def scrub(text: str, values: Collection[str]) -> str:
-    """The text without these values, as they are or as `repr` and JSON write them."""
-    if len(values) > MOST_VALUES:
+    """Return the text without these values, as they are or as `repr` and JSON write them."""
+    if len(values) > MAX_VALUES:
         return traceback_locations(text)
     forms = {form for value in values if value.strip() for form in _forms(value)}
     if not forms:
         return text
-    # Where one value is part of another, the longer one goes first.
+    # The longer one first, in case one value is part of another.
     wanted = re.compile("|".join(_pattern(form) for form in sorted(forms, key=len, reverse=True)))
     parts = _FRAME.split(text)
-    kept = _FRAME.findall(text)  # a number of theirs is a line, no value
+    kept = _FRAME.findall(text)  # a number in them is a line number
     scrubbed = [wanted.sub(REDACTED, part) for part in parts]
     return "".join(part + frame for part, frame in zip(scrubbed, [*kept, ""], strict=True))
 
 
 def traceback_locations(text: str) -> str:
-    """Of a traceback only where it was: for one of which nobody can say what else is in it."""
+    """Return only the locations of a traceback, for a text that cannot be scrubbed safely."""
     return "\n".join([*_FRAME.findall(text), REDACTED])
 
 
@@ -93,4 +93,4 @@ def _forms(value: str) -> set[str]:
 
 def _pattern(form: str) -> str:
     found = re.escape(form)
-    return found if len(form) >= _SHORT else rf"(?<!\w){found}(?!\w)"
+    return found if len(form) >= _SHORT_VALUE else rf"(?<!\w){found}(?!\w)"

@@ -1,4 +1,4 @@
-"""Reservations: a direct run holds its queue, so that nothing else is taken before it."""
+"""Reservations: a direct run reserves its queue, so that no other job is claimed before it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,38 +9,38 @@ from outlast.core.event import EventKind
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_KEY, is_storable, repr_short
 from outlast.core.state import RunStatus
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 ReservationId = NewType("ReservationId", str)
 
 JOB_OVER: Final = "job_over"
-"""Why a repair ends a reservation: nothing is left that it could be for."""
+"""Reason when recovery ends a reservation whose job has ended."""
 
 HANDED_BACK: Final = "handed_back"
-"""Why one lapses whose job was taken and waits again: the caller has its answer, the job stays."""
+"""Reason when a reservation expires whose job was claimed and released."""
 
 
 class ReservationStatus(StrEnum):
-    """How a reservation stands; every value but the first is final."""
+    """Status of a reservation; every value but the first is final."""
 
-    ACTIVE = "active"  # of its queue only its own job can be taken
-    RELEASED = "released"  # it was used, or given back
-    EXPIRED = "expired"  # whoever held it fell silent, or died
+    ACTIVE = "active"  # only its own job can be claimed from its queue
+    RELEASED = "released"  # used, or released by its caller
+    EXPIRED = "expired"  # its caller stopped renewing it, or died
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewReservation:
-    """A queue to be held for one job, by a process (its lock's name) and for a request of its."""
+    """A reservation to store: `caller` is the lock name of a process, `request` what it is for."""
 
     id: ReservationId
     caller: str
     request: str
-    span: timedelta  # how long it lasts unless it is kept
+    span: timedelta  # how long it lasts without a renewal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """A reservation as the store has it; `reason` says why it expired."""
+    """A reservation as stored; `reason` says why it expired."""
 
     id: ReservationId
     queue: str
@@ -60,19 +60,20 @@ class Reservation:
 
     @property
     def is_active(self) -> bool:
+        """Whether it still reserves its queue."""
         return self.status is ReservationStatus.ACTIVE
 
 
 def status_after(run: RunStatus | None, kind: EventKind | None) -> ReservationStatus:
-    """How the reservation ends with its job, by the run that closed and the kind of that end."""
+    """Return how a reservation ends with its job, from the end of its run and the event kind."""
     is_lost = run is RunStatus.LOST or kind is EventKind.ABANDONED
     return ReservationStatus.EXPIRED if is_lost else ReservationStatus.RELEASED
 
 
 def check_request(value: str) -> str:
-    """`value`, if it can say what a reservation is for."""
+    """Return `value` if it can describe a request; InvalidArgument otherwise."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY or not is_storable(value):
-        raise InvalidJob(
+        raise InvalidArgument(
             f"request is {repr_short(value)}; use text of 1 to {MAX_KEY} characters without NUL"
         )
     return value

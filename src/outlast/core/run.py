@@ -1,4 +1,4 @@
-"""Runs: one attempt at a job, opened by its claim and closed once."""
+"""Runs: one attempt at a job, opened by a claim and ended once."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,19 +12,19 @@ from outlast.core.state import RunStatus, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseHolder:
-    """Who runs jobs: a stable instance, and the boot that tells one start of it from the next."""
+    """The worker that holds a lease: a stable instance id, and the id of its present start."""
 
     instance_id: str
     boot_id: str
 
 
-NOBODY: Final = LeaseHolder(instance_id="?", boot_id="?")
-"""Who held a run that left no trace; no worker can have that name."""
+UNKNOWN_HOLDER: Final = LeaseHolder(instance_id="?", boot_id="?")
+"""Lease holder of a run that left no trace; no worker can have this name."""
 
 
 @fast_frozen
 class Lease:
-    """A worker's right to run a job. The token only ever rises, so an old one never matches."""
+    """The right to run a job. The token only rises, so that an old lease never matches."""
 
     job_id: JobId
     token: int
@@ -32,7 +32,7 @@ class Lease:
 
 @fast_frozen
 class Claim:
-    """A job just taken: all that its worker needs to run it and to close the run."""
+    """A claimed job: everything its worker needs to run it and to end the run."""
 
     job_id: JobId
     token: int
@@ -44,24 +44,27 @@ class Claim:
     losses: int
     max_attempts: int | None
     cancel_requested: bool = False
-    slot_at: datetime | None = None  # of the slot it was made for
+    slot_at: datetime | None = None  # time of its schedule slot
 
     @property
     def id(self) -> JobId:
+        """Id of the job; the same as `job_id`."""
         return self.job_id
 
     @property
     def state(self) -> State:
+        """State of a claimed job: running."""
         return State.RUNNING
 
     @property
     def lease(self) -> Lease:
+        """The lease of this claim."""
         return Lease(self.job_id, self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run as the store has it; after its end only artifacts may still be appended."""
+    """A run as stored; after its end only artifacts may be appended."""
 
     run_id: RunId
     job_id: JobId
@@ -80,4 +83,4 @@ class RunRecord:
     params_snapshot: str
     template_id: str | None
     template_at: datetime | None
-    progress: str | None = None  # JSON: the last that the run reported of itself
+    progress: str | None = None  # JSON: last reported progress

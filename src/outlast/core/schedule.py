@@ -1,4 +1,4 @@
-"""Schedules: rules of time with a job to make, and the slots they are answered by."""
+"""Schedules: a time rule with a job to create, and the outcomes of its slots."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,28 +16,32 @@ from outlast.core.limits import MAX_PAYLOAD, check_name, is_storable, repr_short
 from outlast.errors import InvalidSchedule
 
 LATE: Final = timedelta(seconds=1)
-"""A slot that is triggered more than this after its time counts as late."""
+"""A slot triggered more than this after its time counts as late."""
 
 ADVISED_GRACE: Final = timedelta(seconds=300)
-"""A `misfire_grace` to begin with for a frequent job; a heavy one may want more. No default."""
+"""Suggested `misfire_grace` for a frequent job; a heavy one may need more. Not a default."""
 
 SHORTEST: Final = timedelta(seconds=1)
+"""Shortest interval and shortest `misfire_grace`."""
+
 MOST_INSTANCES: Final = 100
+"""Largest `max_instances`."""
+
 MOST_DUE: Final = 10_000
-"""So many slots are caught up with after an outage; of more, the latest."""
+"""Missed slots that are processed after an outage; if there are more, the latest ones."""
 
 _UUID_LENGTH: Final = 36
 
 
 class Gap(StrEnum):
-    """What becomes of a local time that does not exist, because the clock goes forward."""
+    """What happens at a local time that does not exist because the clock goes forward."""
 
-    SKIP = "skip"  # nothing: there is no such time that day
-    RUN_AFTER = "run_after"  # it runs at once after the clock went forward
+    SKIP = "skip"  # no slot that day
+    RUN_AFTER = "run_after"  # a slot directly after the change
 
 
 class Fold(StrEnum):
-    """What becomes of a local time that comes twice, because the clock goes back."""
+    """Which slots a local time has that occurs twice because the clock goes back."""
 
     FIRST = "first"
     SECOND = "second"
@@ -45,34 +49,34 @@ class Fold(StrEnum):
 
 
 class SlotOutcome(StrEnum):
-    """What became of a slot."""
+    """Outcome of a slot."""
 
-    RAN = "ran"  # its job was stored in time
-    LATE = "late"  # its job was stored late, within the grace
-    MANUAL = "manual"  # somebody had it run by hand, or by a backfill
-    SKIPPED = "skipped"  # its job was stored, and nobody could start it in time
-    MISSED = "missed"  # nobody was there to trigger it within the grace
-    COALESCED = "coalesced"  # a later one ran for it
-    OVERLAP = "overlap"  # an earlier one still ran
+    RAN = "ran"  # its job was added in time
+    LATE = "late"  # its job was added late, within the grace
+    MANUAL = "manual"  # run by hand or by a backfill
+    SKIPPED = "skipped"  # its job was added, and no worker started it in time
+    MISSED = "missed"  # not triggered within the grace
+    COALESCED = "coalesced"  # replaced by a later slot
+    OVERLAP = "overlap"  # the jobs of earlier slots were still running
 
 
 CLAIMED: Final = frozenset(
     {SlotOutcome.RAN, SlotOutcome.LATE, SlotOutcome.MANUAL, SlotOutcome.SKIPPED}
 )
-"""Taken for ever. The others have no job, and may be run by hand, once."""
+"""Outcomes that claim a slot for ever. Slots with another outcome can be run by hand, once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRule:
-    """When: a cron expression in a time zone, or an interval counted from `start` or 1970."""
+    """When slots occur: a cron expression in a time zone, or an interval from `start` or 1970."""
 
     cron: str | None = None
     every: timedelta | None = None
     timezone: str = "UTC"
     gap: Gap = Gap.RUN_AFTER
     fold: Fold = Fold.FIRST
-    start: datetime | None = None  # no slot before it
-    end: datetime | None = None  # and none after it
+    start: datetime | None = None  # first possible slot
+    end: datetime | None = None  # last possible slot
 
     def __str__(self) -> str:
         if self.every is not None:
@@ -82,7 +86,7 @@ class TimeRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBlueprint:
-    """What a schedule needs to know of a type to make a job of it where the type is not known."""
+    """The values of a job type that a schedule needs where the type is not registered."""
 
     type: str
     name: str
@@ -94,11 +98,11 @@ class JobBlueprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that somebody sets of a schedule.
+    """All settings of a schedule.
 
-    The job is made of a template as it then stands, or of `making`. `params` is the text of a JSON
-    object, laid over the template's. `declared` is there if the code declares it: a digest of what
-    it declared last.
+    The job is created from `template` as it is at that time, or from `making`. `params` is the
+    text of a JSON object, laid over the template's. `declared` is a digest of the declaration if
+    the schedule is declared in code.
     """
 
     name: str
@@ -106,10 +110,10 @@ class Plan:
     making: JobBlueprint
     template: str | None = None
     params: str = "{}"
-    job_name: str | None = None  # None: the type's
+    job_name: str | None = None  # None: the name of the type
     coalesce: bool
     misfire_grace: timedelta
-    max_instances: int | None = None  # None: any number
+    max_instances: int | None = None  # None: unlimited
     jitter: timedelta = ZERO
     enabled: bool = True
     declared: str | None = None
@@ -117,11 +121,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule as the store has it; its `version` rises with every edit, not with its triggers.
+    """A schedule as stored; `version` rises with every edit, not with its slots.
 
-    `next_slot` is the occurrence that comes next, `next_trigger_at` when it is triggered (which
-    jitter puts off); both None where none follows. `last_triggered_at` is the last slot that was
-    given a job.
+    `next_slot` is the next occurrence, `next_trigger_at` when it is triggered, which jitter may
+    delay. Both are None if none follows. `last_triggered_at` is the last slot with a job.
     """
 
     id: str
@@ -135,22 +138,23 @@ class Schedule:
 
     @property
     def name(self) -> str:
+        """Name of the schedule."""
         return self.plan.name
 
     @property
     def series(self) -> str:
-        """What its slots are unique in: the job's name for `once`, else the schedule itself."""
+        """Series of its slots: the job's name for `once`, else the schedule's id."""
         return series(self.id, self.plan.making)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRecord:
-    """A slot as the store has it."""
+    """A slot as stored."""
 
     slot: Slot
     outcome: SlotOutcome
-    planned: datetime  # when it was to be triggered
-    actual: datetime  # when it was answered
+    planned: datetime  # planned trigger time
+    actual: datetime  # when its outcome was written
     schedule_id: str | None
     job_id: JobId | None
     reason: str | None = None
@@ -158,9 +162,10 @@ class SlotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One slot's answer, and where its schedule stands from then on.
+    """The outcome of one slot, and the next slot of its schedule.
 
-    Written only while the schedule has that version, is enabled, and that slot is its next.
+    A store writes it only while the schedule has that version, is enabled, and that slot is its
+    next one.
     """
 
     schedule_id: str
@@ -176,7 +181,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class SlotDecision:
-    """What is to become of a due slot."""
+    """The outcome decided for a due slot."""
 
     at: datetime
     planned: datetime
@@ -184,14 +189,17 @@ class SlotDecision:
 
 
 def series(schedule_id: str, making: JobBlueprint) -> str:
-    """`once` is claimed by name, so that two schedules of one job share its slots."""
+    """Return the series of a schedule's slots.
+
+    With delivery `once` it is the job's name, so that two schedules of one job share its slots.
+    """
     return making.name if making.delivery is Delivery.ONCE else schedule_id
 
 
 def decide_slots(schedule: Schedule, due: Sequence[datetime], now: datetime) -> list[SlotDecision]:
-    """What becomes of the slots that are due, in their order.
+    """Return the outcomes of the due slots, in order.
 
-    Over the grace: missed. Within it, with `coalesce`, only the last one runs.
+    A slot past the grace is missed. Within it, `coalesce` runs only the last slot.
     """
     plan = schedule.plan
     return [
@@ -202,7 +210,7 @@ def decide_slots(schedule: Schedule, due: Sequence[datetime], now: datetime) -> 
 
 
 def planned_at(schedule_id: str, jitter: timedelta, at: datetime) -> datetime:
-    """When a slot is triggered. Every process puts one slot off by the same part of the jitter."""
+    """Return when a slot is triggered; the jitter of a slot is the same in every process."""
     if not jitter:
         return at
     digest = hashlib.sha256(f"{schedule_id} {at.isoformat()}".encode()).digest()
@@ -210,7 +218,7 @@ def planned_at(schedule_id: str, jitter: timedelta, at: datetime) -> datetime:
 
 
 def instance_keys(schedule: Schedule) -> list[str]:
-    """The active keys of which each unfinished job of the schedule holds one."""
+    """Return the active keys of the schedule; each of its unfinished jobs holds one."""
     most = schedule.plan.max_instances
     if most is None or schedule.plan.making.delivery is Delivery.ONCE:
         return []
@@ -218,10 +226,12 @@ def instance_keys(schedule: Schedule) -> list[str]:
 
 
 def check_plan(plan: Plan) -> Plan:
-    """`plan`, if its settings are within bounds and go together; InvalidSchedule otherwise."""
+    """Return the plan if its settings are valid together; InvalidSchedule otherwise."""
     check_name(plan.name, what="the name of a schedule")
     if len(plan.name) == _UUID_LENGTH and plan.name.count("-") == 4:  # noqa: PLR2004 - as a UUID
-        raise InvalidSchedule(f"the name of a schedule is {plan.name}; an id is no name")
+        raise InvalidSchedule(
+            f"the name of a schedule is {plan.name}; use a name that is not an id"
+        )
     _check_instances(plan)
     _check_spans(plan)
     if len(plan.params.encode("utf-8", "replace")) > MAX_PAYLOAD or not is_storable(plan.params):
@@ -245,7 +255,7 @@ def _check_instances(plan: Plan) -> None:
     is_once = plan.making.delivery is Delivery.ONCE
     if is_once and most not in (None, 1):
         raise _wrong(
-            plan, f'max_instances is {repr_short(most)}; "{plan.making.type}" is `once`: 1'
+            plan, f'max_instances is {repr_short(most)}; "{plan.making.type}" is `once`, use 1'
         )
     if most is None:
         return
@@ -259,10 +269,10 @@ def _check_spans(plan: Plan) -> None:
     every = plan.rule.every
     if every is not None and every < SHORTEST:
         raise _wrong(
-            plan, f"it comes every {format_exact(every)}; {format_exact(SHORTEST)} is the shortest"
+            plan, f"it runs every {format_exact(every)}; {format_exact(SHORTEST)} is the shortest"
         )
     if not isinstance(plan.coalesce, bool):
-        raise _wrong(plan, f"coalesce is {repr_short(plan.coalesce)}; say True or False")
+        raise _wrong(plan, f"coalesce is {repr_short(plan.coalesce)}; use True or False")
     if plan.misfire_grace < SHORTEST:
         grace = format_exact(plan.misfire_grace)
         raise _wrong(plan, f"misfire_grace is {grace}; {format_exact(SHORTEST)} is the shortest")

@@ -1,4 +1,4 @@
-"""How a schedule's plan is kept: as a JSON text that any store can hold."""
+"""JSON codec of schedule plans."""
 
 import json
 from dataclasses import asdict
@@ -11,54 +11,54 @@ from outlast.core.schedule import Fold, Gap, JobBlueprint, Plan, TimeRule
 
 
 def to_text(plan: Plan) -> str:
-    """The plan as JSON; spans are microseconds. Its name is kept beside it."""
-    kept = asdict(plan)
-    del kept["name"]
-    kept["params"] = json.loads(plan.params)
-    kept["misfire_grace"] = plan.misfire_grace // MICROSECOND
-    kept["jitter"] = plan.jitter // MICROSECOND
-    kept["rule"] |= {
+    """Return the plan as JSON text; durations are microseconds. The name is stored beside it."""
+    fields = asdict(plan)
+    del fields["name"]
+    fields["params"] = json.loads(plan.params)
+    fields["misfire_grace"] = plan.misfire_grace // MICROSECOND
+    fields["jitter"] = plan.jitter // MICROSECOND
+    fields["rule"] |= {
         "every": None if plan.rule.every is None else plan.rule.every // MICROSECOND,
-        "start": _written(plan.rule.start),
-        "end": _written(plan.rule.end),
+        "start": _encode_time(plan.rule.start),
+        "end": _encode_time(plan.rule.end),
     }
-    return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def from_text(name: str, text: str) -> Plan:
-    """The plan that `to_text` made."""
-    kept = json.loads(text)
-    kept["params"] = json.dumps(kept["params"], ensure_ascii=False, separators=(",", ":"))
-    kept["misfire_grace"] = timedelta(microseconds=kept["misfire_grace"])
-    kept["jitter"] = timedelta(microseconds=kept["jitter"])
-    kept["making"] = _making(kept["making"])
-    return Plan(**{**kept, "name": name, "rule": _rule(kept["rule"])})
+    """Return the plan that `to_text` encoded."""
+    fields = json.loads(text)
+    fields["params"] = json.dumps(fields["params"], ensure_ascii=False, separators=(",", ":"))
+    fields["misfire_grace"] = timedelta(microseconds=fields["misfire_grace"])
+    fields["jitter"] = timedelta(microseconds=fields["jitter"])
+    fields["making"] = _decode_blueprint(fields["making"])
+    return Plan(**{**fields, "name": name, "rule": _decode_rule(fields["rule"])})
 
 
-def making_from(kept: dict[str, Any]) -> JobBlueprint:
-    """What a template's record says of its type."""
-    return _making(kept)
+def making_from(fields: dict[str, Any]) -> JobBlueprint:
+    """Return the blueprint in a template's document."""
+    return _decode_blueprint(fields)
 
 
-def _making(kept: dict[str, Any]) -> JobBlueprint:
-    return JobBlueprint(**{**kept, "delivery": Delivery(kept["delivery"])})
+def _decode_blueprint(fields: dict[str, Any]) -> JobBlueprint:
+    return JobBlueprint(**{**fields, "delivery": Delivery(fields["delivery"])})
 
 
-def _rule(kept: dict[str, Any]) -> TimeRule:
-    every = kept["every"]
-    read = {
+def _decode_rule(fields: dict[str, Any]) -> TimeRule:
+    every = fields["every"]
+    decoded = {
         "every": None if every is None else timedelta(microseconds=every),
-        "gap": Gap(kept["gap"]),
-        "fold": Fold(kept["fold"]),
-        "start": _read(kept["start"]),
-        "end": _read(kept["end"]),
+        "gap": Gap(fields["gap"]),
+        "fold": Fold(fields["fold"]),
+        "start": _decode_time(fields["start"]),
+        "end": _decode_time(fields["end"]),
     }
-    return TimeRule(**{**kept, **read})
+    return TimeRule(**{**fields, **decoded})
 
 
-def _written(at: datetime | None) -> str | None:
+def _encode_time(at: datetime | None) -> str | None:
     return None if at is None else at.astimezone(UTC).isoformat()
 
 
-def _read(text: str | None) -> datetime | None:
+def _decode_time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)

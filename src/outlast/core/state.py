@@ -1,22 +1,22 @@
-"""The states a job and a run can be in."""
+"""States of jobs and statuses of runs."""
 
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a job stands."""
+    """State of a job."""
 
-    NEW = "new"  # a broadcast job whose node tasks are still being written
-    BLOCKED = "blocked"  # waits for other jobs of its group
+    NEW = "new"  # a broadcast job whose node tasks are being written
+    BLOCKED = "blocked"  # waits for another job of its group
     SCHEDULED = "scheduled"  # due later
-    QUEUED = "queued"  # due now; the next free worker takes it
+    QUEUED = "queued"  # due; the next free worker claims it
     RUNNING = "running"  # a worker holds its lease
     RETRY_WAIT = "retry_wait"  # failed or snoozed; due again later
-    SUCCEEDED = "succeeded"  # done, result written
-    FAILED = "failed"  # closed; nothing more is owed by this record
-    DEAD_LETTER = "dead_letter"  # retries used up, or an error no retry can help; kept
-    SKIPPED = "skipped"  # decided that nothing was to be done
-    CANCELLED = "cancelled"  # somebody asked it not to run
+    SUCCEEDED = "succeeded"  # the handler returned; its result is stored
+    FAILED = "failed"  # ended without a further attempt of this job
+    DEAD_LETTER = "dead_letter"  # attempts exhausted, or a permanent error; never pruned
+    SKIPPED = "skipped"  # there was nothing to do
+    CANCELLED = "cancelled"  # cancelled before or during its run
 
 
 WAITING = frozenset({State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT})
@@ -26,23 +26,23 @@ FINAL = frozenset(
 
 
 class RunStatus(StrEnum):
-    """How one run stands; every value but the first is final."""
+    """Status of a run; every value but the first is final."""
 
-    RUNNING = "running"  # open: its worker holds the lease
+    RUNNING = "running"  # open: a worker holds its lease
     SUCCEEDED = "succeeded"  # the handler returned
     FAILED = "failed"  # the handler raised
-    LOST = "lost"  # its worker vanished, was silent, or ran out of time; the reason says which
-    RELEASED = "released"  # handed back unfinished, counted as nothing
-    SKIPPED = "skipped"  # the handler decided there was nothing to do
-    CANCELLED = "cancelled"  # it stopped because it was asked to
+    LOST = "lost"  # its worker died, stalled or exceeded a time limit; see the reason
+    RELEASED = "released"  # released unfinished; no attempt spent
+    SKIPPED = "skipped"  # the handler found nothing to do
+    CANCELLED = "cancelled"  # it stopped after a cancel request
 
 
 class Loss(StrEnum):
     """Why a run was lost."""
 
-    LEASE_EXPIRED = "lease_expired"  # nobody renewed its lease
-    OWNER_DEAD = "owner_dead"  # its process was seen dead
-    STARTUP_RECOVERY = "startup_recovery"  # an earlier boot of the same instance left it
+    LEASE_EXPIRED = "lease_expired"  # its lease was not renewed in time
+    OWNER_DEAD = "owner_dead"  # its process is dead
+    STARTUP_RECOVERY = "startup_recovery"  # an earlier start of the same instance left it open
     TIMEOUT = "timeout"  # it ran longer than max_runtime
-    SILENT = "silent"  # its process showed no life for max_silence
-    SHUTDOWN = "shutdown"  # the worker stopped before it could end
+    SILENT = "silent"  # its process sent no heartbeat for max_silence
+    SHUTDOWN = "shutdown"  # its worker stopped before the run ended

@@ -1,4 +1,4 @@
-"""Running a coroutine that never has to wait, where nobody could wait for it."""
+"""Run a coroutine that never suspends, from synchronous code."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -7,9 +7,12 @@ T = TypeVar("T")
 
 
 def run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What it answers; RuntimeError if it would have waited for anything.
+    """Return the result of a coroutine that never suspends.
 
-    One piece of logic so serves stores that ask a server and those that only call a function.
+    One piece of logic thus serves stores that await a server and stores that call functions.
+
+    Raises:
+        RuntimeError: The coroutine suspended.
     """
     try:
         coroutine.send(None)
@@ -17,4 +20,4 @@ def run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
         answer: T = done.value
         return answer
     coroutine.close()
-    raise RuntimeError(f"{coroutine} waits for something, where nothing may be waited for")
+    raise RuntimeError(f"{coroutine} suspended, and synchronous code cannot wait for it")

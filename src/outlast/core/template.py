@@ -1,4 +1,4 @@
-"""Templates: stored job definitions, and how their params and a caller's come together."""
+"""Templates: stored job definitions, and how their params are merged with a caller's."""
 
 import json
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from outlast.core.schedule import JobBlueprint
 from outlast.core.schedule_codec import making_from
 
 KIND: Final = "template"
-"""The kind of record a template is kept as."""
+"""Kind of the documents that hold templates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A job to be made many times. `params` is the text of a JSON object and may be partial.
+    """A reusable job definition. `params` is the text of a JSON object and may be partial.
 
-    What is None is as the type says. `id` stays through every edit; `updated_at` tells one
-    version from the next.
+    A field that is None has the value of the job type. `id` stays through every edit;
+    `updated_at` distinguishes versions.
     """
 
     id: str
@@ -36,9 +36,9 @@ class Template:
 def merge(
     template: Template, overrides: Mapping[str, Any], call: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The params of a job: the call's, over a schedule's overrides, over the template's own.
+    """Return the params of a job: those of the call, over the overrides, over the template's own.
 
-    Whole values at the top level; all of them as JSON has them.
+    Values are replaced as a whole at the top level.
     """
     own: dict[str, Any] = json.loads(template.params)
     return {**own, **overrides, **call}
@@ -54,11 +54,11 @@ def to_value(
     max_attempts: int | None,
     making: JobBlueprint,
 ) -> str:
-    """The text of a template's record; its name is the key.
+    """Return the document text of a template; the document's key is the name.
 
-    `making` is what the type itself says, for whoever makes jobs where it is not known.
+    `making` holds the values of the job type, for processes where the type is not registered.
     """
-    kept = {
+    fields = {
         "id": template_id,
         "type": job_type,
         "params": json.loads(params),
@@ -67,35 +67,35 @@ def to_value(
         "max_attempts": max_attempts,
         "making": asdict(making),
     }
-    return to_json(kept)
+    return to_json(fields)
 
 
 def blueprint_of(record: Document) -> JobBlueprint | None:
-    """What the template's jobs are made of; None if an earlier release wrote it."""
-    kept = json.loads(record.value)
-    if "making" not in kept:
+    """Return what jobs of the template are made of; None if an earlier release wrote it."""
+    fields = json.loads(record.value)
+    if "making" not in fields:
         return None
-    own = {name: kept[name] for name in ("queue", "priority", "max_attempts")}
+    own = {name: fields[name] for name in ("queue", "priority", "max_attempts")}
     given = {name: value for name, value in own.items() if value is not None}
-    return making_from({**kept["making"], **given})
+    return making_from({**fields["making"], **given})
 
 
 def from_record(record: Document) -> Template:
-    """The template that record keeps."""
-    kept = json.loads(record.value)
+    """Return the template that a document holds."""
+    fields = json.loads(record.value)
     return Template(
-        id=kept["id"],
+        id=fields["id"],
         name=record.key,
-        type=kept["type"],
-        params=to_json(kept["params"]),
-        queue=kept["queue"],
-        priority=kept["priority"],
-        max_attempts=kept["max_attempts"],
+        type=fields["type"],
+        params=to_json(fields["params"]),
+        queue=fields["queue"],
+        priority=fields["priority"],
+        max_attempts=fields["max_attempts"],
         created_at=record.created_at,
         updated_at=record.updated_at,
     )
 
 
 def to_json(value: Any) -> str:
-    """Plain values as short JSON text."""
+    """Return compact JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

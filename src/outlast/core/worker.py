@@ -1,4 +1,4 @@
-"""Workers: processes that run jobs, as they describe themselves and as a store sees them."""
+"""Workers: how they describe themselves, and the record a store has of them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,21 +8,24 @@ from typing import Final
 from outlast.core.run import LeaseHolder
 
 SUPERVISED_BOOT_PREFIX: Final = "tree."
-"""How boot ids begin that are names of locks too: every process of that worker shares it, so that
-whoever gets it alone has proved that none of them is left."""
+"""Prefix of boot ids that are lock names too.
+
+All processes of such a worker share the lock. Acquiring it exclusively proves that none of
+them is alive.
+"""
 
 
 class Topology(StrEnum):
-    """How many workers may serve one thing."""
+    """How many workers may serve one store."""
 
-    SINGLE = "single"  # one, held by a lock; a second is refused
-    POOL = "pool"  # any number on one store
-    CLUSTER = "cluster"  # a pool whose nodes know each other and elect a leader
+    SINGLE = "single"  # one, guarded by a lock; a second is refused
+    POOL = "pool"  # any number
+    CLUSTER = "cluster"  # a pool whose nodes elect a leader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
-    """What a worker tells of itself when it starts."""
+    """The description a worker registers at its start."""
 
     instance_id: str
     boot_id: str
@@ -37,6 +40,7 @@ class WorkerInfo:
 
     @property
     def holder(self) -> LeaseHolder:
+        """The lease holder of its runs."""
         return LeaseHolder(instance_id=self.instance_id, boot_id=self.boot_id)
 
     @property
@@ -47,7 +51,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord(WorkerInfo):
-    """A worker as the store has it. Whether it lives is the store's judgement, at one moment."""
+    """A registered worker; `is_alive` is the store's judgement at one moment."""
 
     started_at: datetime
     seen_at: datetime

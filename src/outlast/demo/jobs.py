@@ -34,7 +34,7 @@ async def report(month: str) -> str:
     return f"report of {month}"
 
 
-@app.job(queue="studio", delivery="chain")
+@app.job(queue="studio", delivery="linked")
 async def story(title: str) -> str:
     """One at a time, in an order that can be changed."""
     return title

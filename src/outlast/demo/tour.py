@@ -85,7 +85,7 @@ class Tour:
 
     async def _explained(self) -> None:
         self._head("Why does a job wait? Ask it")
-        await app.pause("reports", reason="the database moves")
+        await app.queues.pause("reports", reason="the database moves")
         handle = await jobs.report.enqueue("November")
         told = await app.explain(handle.id)
         self._check(
@@ -93,19 +93,19 @@ class Tour:
         )
         for line in told.lines():
             self._say(f"    {line}" if line else "")
-        await app.resume("reports")
+        await app.queues.resume("reports")
         self._fact(f"resumed, and it ran: {await handle.result(timeout='30s')!r}")
 
     async def _moved(self) -> None:
         self._head("The order can be changed while jobs wait")
-        await app.set_queue("studio", ordering="position", concurrency=1)
-        await app.pause("studio", reason="while we look at the order")
+        await app.queues.save("studio", ordering="position", concurrency=1)
+        await app.queues.pause("studio", reason="while we look at the order")
         handles = [await jobs.story.enqueue(title) for title in ("Ahab", "Bartleby", "Claggart")]
         self._fact(f"before: {await self._order('studio')}")
         await app.move(handles[2].id, "front")
         order = await self._order("studio")
         self._fact(f"Claggart moved to the front: {order}")
-        await app.resume("studio")
+        await app.queues.resume("studio")
         ended = [await handle.wait(timeout="30s") for handle in handles]
         ran = [
             job.params for job in sorted(ended, key=lambda job: job.started_at or job.created_at)
@@ -161,7 +161,7 @@ class Tour:
     async def _killed(self) -> None:
         self._head("A worker is killed with SIGKILL in the middle of a job")
         handle = await jobs.long.enqueue()
-        job = await self._until(handle.job, lambda job: job.state is State.RUNNING, "it runs")
+        job = await self._until(handle.read, lambda job: job.state is State.RUNNING, "it runs")
         first = (await app.runs(handle.id))[0]
         self._fact(f"{first.holder} runs it under token {first.token}")
         code = self._crew.kill(first.holder)
@@ -201,7 +201,7 @@ class Tour:
         return {worker.instance_id for worker in await app.store.workers() if worker.is_alive}
 
     async def _order(self, queue: str) -> str:
-        waiting = await app.next_jobs(queue, 10)
+        waiting = await app.queues.next_jobs(queue, 10)
         return " · ".join(job.params.split('"')[3] for job in waiting)
 
     async def _until(

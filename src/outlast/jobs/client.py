@@ -17,7 +17,13 @@ from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, repr_short, truncate
 from outlast.core.state import State
-from outlast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, UnknownType, WaitTimeout
+from outlast.errors import (
+    JobNotSucceeded,
+    StoreClosed,
+    TransitionRefused,
+    TypeNotFound,
+    WaitTimeout,
+)
 from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
 from outlast.store.contract import Store
 
@@ -31,7 +37,9 @@ _TRIES: Final = 100
 
 
 def _knows_none(type_name: str, _: dict[str, Any]) -> str:
-    raise UnknownType(f"job type {repr_short(type_name)} is not registered; this client knows none")
+    raise TypeNotFound(
+        f"job type {repr_short(type_name)} is not registered; this client knows none"
+    )
 
 
 async def _nothing_more(_: Store) -> None:

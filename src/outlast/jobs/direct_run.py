@@ -16,7 +16,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.limits import repr_short
 from outlast.core.reservation import NewReservation, Reservation, ReservationId, check_request
-from outlast.errors import InvalidJob, NoWorkerAvailable, OutlastError, QueueBusy
+from outlast.errors import InvalidArgument, InvalidJob, NoWorkerAvailable, OutlastError, QueueBusy
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find
 from outlast.store.contract import Store
@@ -47,13 +47,13 @@ class DirectRunOptions:
         request: str | None,
         max_attempts: int | None,
     ) -> "DirectRunOptions":
-        """All of it checked; InvalidJob says which cannot be."""
+        """All of it checked; InvalidArgument says which cannot be."""
         if on_busy is not None and on_busy not in _ON_BUSY:
-            raise InvalidJob(f"on_busy is {repr_short(on_busy)}; use {' or '.join(_ON_BUSY)}")
+            raise InvalidArgument(f"on_busy is {repr_short(on_busy)}; use {' or '.join(_ON_BUSY)}")
         try:
             span = None if wait is None else parse_duration(wait, what="wait")
         except ValueError as error:
-            raise InvalidJob(str(error)) from error
+            raise InvalidArgument(str(error)) from error
         named = None if request is None else check_request(request)
         return cls(wait=span, on_busy=on_busy, request=named, max_attempts=max_attempts)
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from outlast.core.job import NewJob
-from outlast.errors import CallerError, DuplicateJob, InvalidJob, UnknownType
+from outlast.errors import CallerError, DuplicateJob, InvalidArgument, InvalidJob, TypeNotFound
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.jobtype import Bound, add_within
@@ -87,12 +87,14 @@ class _ChunkedEnqueue(Generic[R]):
     def _require_ours(self, bound: Bound[R]) -> None:
         configured = bound.configured
         if configured.client is not self._client:
-            raise UnknownType(
+            raise TypeNotFound(
                 f'job type "{configured.type.name}" belongs to another app; enqueue it there, or '
                 "register it here"
             )
         if configured.tx is not None:
-            raise InvalidJob("a bound job has a tx of its own; give enqueue_many(…, tx=…) instead")
+            raise InvalidArgument(
+                "a bound job has a tx of its own; give enqueue_many(…, tx=…) instead"
+            )
 
     async def settle(self) -> None:
         """Wait for the chunk that is under way, if any, and note what became of each job."""

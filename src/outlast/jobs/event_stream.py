@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from outlast.core.event import EventRecord
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.jobs.client import Client
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification
@@ -18,7 +18,7 @@ _LAST: Final = 2**63 - 1
 def event_stream(client: Client, *, after: int, follow: bool) -> AsyncIterator[EventRecord]:
     """The events after that id; with `follow`, also those still to come."""
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= _LAST:
-        raise InvalidJob(f"after is {after!r:.80}; use the id of the last event seen, or 0")
+        raise InvalidArgument(f"after is {after!r:.80}; use the id of the last event seen, or 0")
     return _follow(client, after) if follow else _recorded(client, after)
 
 

@@ -1,6 +1,7 @@
 """Groups as callers have them: stored as a whole or not run at all, watched, stopped."""
 
 import asyncio
+import builtins
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +27,7 @@ from outlast.errors import (
     InvalidGroup,
     OperatorError,
     TransitionRefused,
-    UnknownType,
+    TypeNotFound,
     WaitTimeout,
 )
 from outlast.jobs.client import Client
@@ -120,30 +121,78 @@ class GroupHandle:
         return f"GroupHandle({self.id})"
 
 
-async def start_group(
-    client: Client,
-    bound: Iterable[Bound[Any]],
-    *,
-    mode: ModeName,
-    on_failure: OnFailureName | None,
-    name: str | None,
-) -> GroupHandle:
-    """Check everything, store every member, and only then let the first of them run."""
-    how = _choice(GroupMode, mode, "mode")
-    default = "stop" if how is GroupMode.SEQUENTIAL else "continue"
-    then = _choice(OnMemberFailure, default if on_failure is None else on_failure, "on_failure")
-    members = _members(client, bound)
-    group_id, total = client.ids.job(), len(members)
-    new = check_group(NewGroup(id=group_id, total=total, mode=how, on_failure=then, name=name))
-    store = await client.store()
-    await store.add_group(new)
-    filling = _GroupBuilder(client, store, group_id)
-    try:
-        await filling.fill(members)
-    except Exception:
-        await filling.give_up()
-        raise
-    return GroupHandle(group_id, client)
+class GroupManager:
+    """Groups of jobs watched together: `await app.groups.start([load.bind(), send.bind()])`."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def start(
+        self,
+        bound: Iterable[Bound[Any]],
+        *,
+        mode: ModeName = "parallel",
+        on_failure: OnFailureName | None = None,
+        name: str | None = None,
+    ) -> GroupHandle:
+        """Store jobs as one group: `await app.groups.start([…], mode="sequential")`.
+
+        All members are checked first, and none runs before all are stored. If one cannot be
+        stored, none runs.
+
+        Args:
+            bound: At most 100,000 bound jobs: `send.bind(3)`.
+            mode: `parallel` runs members as workers are free, `sequential` one after the other.
+            on_failure: What happens to the other members when one fails for good or is
+                cancelled. `continue` (default of `parallel`) changes nothing. `stop` (default
+                of `sequential`) cancels waiting members and asks running ones to stop. `skip`
+                skips waiting members. Jobs that a worker has claimed or prefetched still run.
+            name: A name for lists.
+        """
+        client = self._client
+        group_mode = _choice(GroupMode, mode, "mode")
+        default = "stop" if group_mode is GroupMode.SEQUENTIAL else "continue"
+        policy = _choice(
+            OnMemberFailure, default if on_failure is None else on_failure, "on_failure"
+        )
+        members = _members(client, bound)
+        new = check_group(
+            NewGroup(
+                id=client.ids.job(),
+                total=len(members),
+                mode=group_mode,
+                on_failure=policy,
+                name=name,
+            )
+        )
+        store = await client.store()
+        await store.add_group(new)
+        builder = _GroupBuilder(client, store, JobId(new.id))
+        try:
+            await builder.fill(members)
+        except Exception:
+            await builder.give_up()
+            raise
+        return GroupHandle(new.id, client)
+
+    async def get(self, group_id: str) -> Group:
+        """Return the group as it is stored now; GroupNotFound if there is none."""
+        return await self.handle(group_id).read()
+
+    async def list(self, limit: int = PAGE, before: int | None = None) -> builtins.list[Group]:
+        """Return a page of groups, the newest first; `before=groups[-1].seq` is the next page."""
+        store = await self._client.store()
+        return await store.find_groups(limit=check_page(limit), before=before)
+
+    def handle(self, group_id: str) -> GroupHandle:
+        """Return a handle on a group id, whether the group exists or not."""
+        return GroupHandle(group_id_of(group_id), self._client)
+
+    async def cancel(self, group_id: str, reason: str | None = None) -> Group:
+        """Cancel waiting members and ask running ones to stop, as `GroupHandle.cancel` does."""
+        return await self.handle(group_id).cancel(reason)
 
 
 def group_id_of(text: str) -> str:
@@ -236,7 +285,7 @@ def _require_ours(client: Client, place: int, each: object) -> None:
         )
     configured = each.configured
     if configured.client is not client:
-        raise UnknownType(
+        raise TypeNotFound(
             f'member {place} of the group: job type "{configured.type.name}" belongs to another '
             "app; register it here"
         )

@@ -67,8 +67,8 @@ class Handle(Generic[R_co]):
             self._client, self.id, params=params, priority=priority, delay=delay, at=at
         )
 
-    async def job(self) -> Job:
-        """The job as it stands now."""
+    async def read(self) -> Job:
+        """Return the job as it is stored now; JobNotFound if it was pruned."""
         return await self._client.find(self.id)
 
     def __repr__(self) -> str:

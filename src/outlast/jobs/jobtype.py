@@ -10,7 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
-from outlast.errors import DuplicateJob, InvalidJob, InvalidParams
+from outlast.errors import DuplicateJob, InvalidArgument, InvalidJob, InvalidParams
 from outlast.jobs.client import Client
 from outlast.jobs.direct_run import DirectRunOptions, OnBusy, require_direct, run_now
 from outlast.jobs.executor_choice import STOPS
@@ -136,7 +136,7 @@ class JobType(Generic[P, R_co]):
         )
         return ConfiguredJobType(self, like, on_conflict=on_conflict, tx=tx, direct=direct)
 
-    def encode_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def encode_params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments."""
         return self._dump(self._named(args, kwargs) if args else kwargs)
 
@@ -221,7 +221,7 @@ class ConfiguredJobType(Generic[P, R_co]):
         require_direct(like, self.tx)
         job = replace(
             like,
-            params=self.type.encode_args(args, kwargs),
+            params=self.type.encode_params(args, kwargs),
             max_attempts=self.direct.max_attempts or 1,
         )
         return Handle(await run_now(self.client, job, self.direct), self.client, created=True)
@@ -252,7 +252,7 @@ class ConfiguredJobType(Generic[P, R_co]):
         if not self._may_enqueue:
             self.direct.require_unused()
             self._require_slot()
-        return self.type.encode_args(args, kwargs)
+        return self.type.encode_params(args, kwargs)
 
     def _require_slot(self) -> None:
         if self._needs_slot:
@@ -275,7 +275,7 @@ class Bound(Generic[R_co]):
 async def add_within(store: Store, connection: Any, jobs: list[NewJob]) -> list[Added]:
     """Add inside the caller's own transaction, on a store that can."""
     if Capability.TRANSACTIONS not in store.capabilities:
-        raise InvalidJob(
+        raise InvalidArgument(
             "tx was given, but this store cannot join a caller's transaction; leave tx out"
         )
     return await cast("Transactions", store).add_within(connection, jobs)

@@ -6,10 +6,10 @@ from typing import Any, Final, Literal
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.ids import JobId
-from outlast.core.job import Key, NewJob, Slot
+from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
-from outlast.core.retry import MOST_ATTEMPTS
-from outlast.errors import InvalidJob
+from outlast.core.retry import MAX_ATTEMPTS
+from outlast.errors import InvalidArgument, InvalidJob
 from outlast.jobs.policy import Policy
 
 OnConflict = Literal["return", "skip", "reject"]
@@ -35,25 +35,31 @@ def new_job(
     start_within: Duration | None = None,
     group_id: str | None = None,
 ) -> NewJob:
-    """A job of that type with these options and neither id nor params: `Mould` fills them in."""
+    """Return a job of that type without id and params; `JobFactory` fills these in.
+
+    InvalidJob names the option that cannot be used.
+    """
     span, moment = check_due(delay, at)
-    return NewJob(
-        id=JobId(""),
-        type=policy.name,
-        params="",
-        name=policy.name,
-        queue=policy.queue if queue is None else check_name(queue, what="queue"),
-        delivery=policy.delivery,
-        priority=policy.priority if priority is None else check_whole_priority(priority),
-        max_attempts=_attempts(max_attempts, policy),
-        delay=span,
-        at=moment,
-        start_within=_span(start_within, "start_within"),
-        slot=_slot(slot, policy),
-        key=_key(key, bucket),
-        active_key=None if active_key is None else check_key(active_key, what="active_key"),
-        group_id=None if group_id is None else check_key(group_id, what="group_id"),
-    )
+    try:
+        return NewJob(
+            id=JobId(""),
+            type=policy.name,
+            params="",
+            name=policy.name,
+            queue=policy.queue if queue is None else check_name(queue, what="queue"),
+            delivery=policy.delivery,
+            priority=policy.priority if priority is None else check_whole_priority(priority),
+            max_attempts=_attempts(max_attempts, policy),
+            delay=span,
+            at=moment,
+            start_within=_span(start_within, "start_within"),
+            slot=_slot(slot, policy),
+            key=_key(key, bucket),
+            active_key=None if active_key is None else check_key(active_key, what="active_key"),
+            group_id=None if group_id is None else check_key(group_id, what="group_id"),
+        )
+    except InvalidArgument as error:
+        raise InvalidJob(str(error)) from error
 
 
 def check_due(
@@ -108,8 +114,8 @@ def _attempts(value: int | None, policy: Policy) -> int | None:
             f'max_attempts was given, but "{policy.name}" is delivered once and never runs again; '
             "leave it out"
         )
-    if not 1 <= _whole(value, "max_attempts") <= MOST_ATTEMPTS:
-        raise InvalidJob(f"max_attempts is {value}; use a whole number from 1 to {MOST_ATTEMPTS:,}")
+    if not 1 <= _whole(value, "max_attempts") <= MAX_ATTEMPTS:
+        raise InvalidJob(f"max_attempts is {value}; use a whole number from 1 to {MAX_ATTEMPTS:,}")
     return value
 
 
@@ -151,10 +157,10 @@ def _slot(value: datetime | Slot | None, policy: Policy) -> Slot | None:
     return Slot(series=check_name(value.series, what="series"), at=_moment(value.at, "slot"))
 
 
-def _key(key: str | None, bucket: str | None) -> Key | None:
+def _key(key: str | None, bucket: str | None) -> DedupeKey | None:
     if key is None:
         if bucket is not None:
             raise InvalidJob("bucket was given without key; a bucket narrows a key, so give both")
         return None
     checked = check_key(bucket or "", what="bucket", empty=True)
-    return Key(key=check_key(key, what="key"), bucket=checked)
+    return DedupeKey(key=check_key(key, what="key"), bucket=checked)

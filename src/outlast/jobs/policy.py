@@ -10,9 +10,9 @@ from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
 from outlast.core.retry import Backoff
-from outlast.errors import InvalidJob, InvalidType
+from outlast.errors import InvalidArgument, InvalidType
 
-DeliveryName = Literal["lease", "chain", "once"]
+DeliveryName = Literal["lease", "linked", "once"]
 VerdictName = Literal["transient", "permanent"]
 ErrorNames = Mapping[type[BaseException], VerdictName]
 
@@ -49,7 +49,7 @@ class Policy:
         """The policy, all of it checked; InvalidType says which setting cannot be."""
         try:
             check_name(name, what="the name of a job type")
-        except InvalidJob as error:
+        except InvalidArgument as error:
             raise InvalidType(str(error)) from error
         where = f'job type "{name}"'
         kind = _delivery(delivery, where)
@@ -88,7 +88,7 @@ def _retry(retry: Backoff | None, delivery: Delivery, where: str) -> Backoff:
         if retry is not None:
             raise InvalidType(
                 f"{where}: delivery once never runs again, so retry contradicts it; "
-                'leave retry out, or use delivery "lease" or "chain"'
+                'leave retry out, or use delivery "lease" or "linked"'
             )
         return _NEVER_AGAIN
     if retry is not None and not isinstance(retry, Backoff):

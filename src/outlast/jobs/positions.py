@@ -12,7 +12,7 @@ from outlast.core.job import Job
 from outlast.core.limits import check_name, repr_short
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.state import WAITING
-from outlast.errors import InvalidJob, InvalidParams, TransitionRefused
+from outlast.errors import InvalidArgument, InvalidParams, TransitionRefused
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find, job_id_of
 from outlast.jobs.options import check_due, check_whole_priority
@@ -68,16 +68,16 @@ async def next_jobs(client: Client, queue: str, limit: int) -> list[Job]:
     """The next so many jobs of a queue, in the order in which they are taken."""
     check_name(queue, what="queue")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_SHOWN:
-        raise InvalidJob(
+        raise InvalidArgument(
             f"limit is {repr_short(limit)}; use a whole number from 1 to {MOST_SHOWN:,}"
         )
     return await (await client.store()).peek(queue, limit=limit)
 
 
-async def normalise(client: Client, queue: str) -> int:
+async def renumber(client: Client, queue: str) -> int:
     """Make the positions of a queue even; how many changed."""
     check_name(queue, what="queue")
-    return await (await client.store()).normalise(queue)
+    return await (await client.store()).renumber(queue)
 
 
 async def _decide_and_apply(
@@ -104,19 +104,19 @@ def _require_waiting(job: Job) -> None:
 
 async def _require_beside(client: Client, job: Job, target: JobId) -> None:
     if target == job.id:
-        raise InvalidJob(f"job {job.id} was to be moved beside itself; name another job")
+        raise InvalidArgument(f"job {job.id} was to be moved beside itself; name another job")
     other = await find(await client.store(), target)
     if other.state not in WAITING:
         raise TransitionRefused(
             f"job {other.id} is {other.state}; a job is moved only beside one that waits"
         )
     if other.queue != job.queue:
-        raise InvalidJob(
+        raise InvalidArgument(
             f'job {job.id} is in queue "{job.queue}" and job {other.id} in queue "{other.queue}"; '
             "a job is moved only within its queue"
         )
     if other.priority != job.priority:
-        raise InvalidJob(
+        raise InvalidArgument(
             f"job {job.id} has priority {job.priority} and job {other.id} has {other.priority}; "
             "edit the priority first, for a job is moved only among its own"
         )
@@ -125,12 +125,14 @@ async def _require_beside(client: Client, job: Job, target: JobId) -> None:
 def _place(to: str | None, beside: Mapping[Anchor, str | None]) -> MoveTo:
     asked = {where: target for where, target in beside.items() if target is not None}
     if (to is not None) + len(asked) != 1:
-        raise InvalidJob('say one place to move it to: "front", "back", before=, after= or swap=')
+        raise InvalidArgument(
+            'say one place to move it to: "front", "back", before=, after= or swap='
+        )
     if to is None:
         [(where, target)] = asked.items()
         return MoveTo(where, job_id_of(target))
     if to not in (Anchor.FRONT, Anchor.BACK):
-        raise InvalidJob(
+        raise InvalidArgument(
             f'place is {repr_short(to)}; use "front", "back", before=, after= or swap='
         )
     return MoveTo(Anchor(to))

@@ -1,54 +1,104 @@
-"""Setting, pausing and reading queues, with everything checked before it reaches a store."""
+"""Queue manager: settings, pauses, claim order and positions of queues."""
 
+import builtins
 from typing import Literal
 
 from outlast.core.duration import Duration, parse_duration
+from outlast.core.job import Job
 from outlast.core.limits import check_name, repr_short
 from outlast.core.ordering import Ordering
 from outlast.core.queue import check_concurrency, check_gap, check_reason
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
+from outlast.jobs import positions
 from outlast.jobs.client import Client
 from outlast.store.contract.queues import Queue
 
 OrderingName = Literal["scheduled", "position"]
 
 
-async def set_queue(
-    client: Client, name: str, ordering: str, concurrency: int | None, gap: int
-) -> Queue:
-    """Set it, and answer how it stands then."""
-    queue = Queue(
-        name=check_name(name, what="queue"),
-        ordering=_ordering(ordering),
-        gap=check_gap(gap),
-        concurrency=check_concurrency(concurrency),
-    )
-    store = await client.store()
-    await store.set_queue(queue)
-    return await store.queue(name)
+class QueueManager:
+    """Queues by name: `await app.queues.pause("mail")`.
 
+    A queue needs no setup: the first job enqueued into it creates it. Settings apply to all
+    workers. Each method checks its arguments before it writes; InvalidArgument names the one
+    that cannot be used.
+    """
 
-async def pause(client: Client, name: str, reason: str | None, duration: Duration | None) -> Queue:
-    """Pause it, and answer how it stands then."""
-    check_name(name, what="queue")
-    check_reason(reason, what="reason")
-    try:
-        span = None if duration is None else parse_duration(duration, what="duration")
-    except ValueError as error:
-        raise InvalidJob(str(error)) from error
-    store = await client.store()
-    await store.pause(name, reason=reason, span=span)
-    return await store.queue(name)
+    __slots__ = ("_client",)
 
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
-async def resume(client: Client, name: str) -> bool:
-    """Let it go on; whether it was paused."""
-    return await (await client.store()).resume(check_name(name, what="queue"))
+    async def get(self, name: str) -> Queue:
+        """Return a queue's settings and pause; the defaults if it was never set."""
+        return await (await self._client.store()).queue(check_name(name, what="queue"))
 
+    async def list(self) -> builtins.list[Queue]:
+        """Return every queue that was ever set or paused, by name."""
+        return await (await self._client.store()).queues()
 
-async def get(client: Client, name: str) -> Queue:
-    """How it stands."""
-    return await (await client.store()).queue(check_name(name, what="queue"))
+    async def save(
+        self,
+        name: str,
+        *,
+        ordering: OrderingName = "scheduled",
+        concurrency: int | None = None,
+        gap: int = 100,
+    ) -> Queue:
+        """Create or change a queue: `await app.queues.save("story", concurrency=1)`.
+
+        Options left out are set to their defaults; a pause is kept.
+
+        Args:
+            name: The queue.
+            ordering: `position` gives each new job a position after the last one, `gap` apart.
+                Waiting jobs keep their positions: after a change back to `scheduled`, new jobs
+                come before those that have one.
+            concurrency: How many of its jobs run at a time, over all workers; None: no limit.
+            gap: Distance between two new positions.
+        """
+        queue = Queue(
+            name=check_name(name, what="queue"),
+            ordering=_ordering(ordering),
+            gap=check_gap(gap),
+            concurrency=check_concurrency(concurrency),
+        )
+        store = await self._client.store()
+        await store.set_queue(queue)
+        return await store.queue(name)
+
+    async def pause(
+        self, name: str, *, reason: str | None = None, duration: Duration | None = None
+    ) -> Queue:
+        """Stop all claims from a queue until `resume`, or for `duration`; return the queue.
+
+        Running jobs go on. So do prefetched jobs: at most `prefetch` per worker, none if the
+        queue has a `concurrency`. A second pause replaces reason and duration.
+        """
+        check_name(name, what="queue")
+        check_reason(reason, what="reason")
+        try:
+            span = None if duration is None else parse_duration(duration, what="duration")
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from error
+        store = await self._client.store()
+        await store.pause(name, reason=reason, span=span)
+        return await store.queue(name)
+
+    async def resume(self, name: str) -> bool:
+        """Allow claims from a paused queue again; return False if it was not paused."""
+        return await (await self._client.store()).resume(check_name(name, what="queue"))
+
+    async def next_jobs(self, name: str = "default", limit: int = 10) -> builtins.list[Job]:
+        """Return the next due jobs of a queue in claim order."""
+        return await positions.next_jobs(self._client, name, limit)
+
+    async def renumber(self, name: str) -> int:
+        """Number a queue's positions afresh (100, 200, 300 …) in the same order.
+
+        Returns how many jobs got another position. One transaction: all of them or none.
+        """
+        return await positions.renumber(self._client, name)
 
 
 def _ordering(value: str) -> Ordering:
@@ -56,4 +106,4 @@ def _ordering(value: str) -> Ordering:
         return Ordering(value)
     except ValueError:
         known = " or ".join(Ordering)
-        raise InvalidJob(f"ordering is {repr_short(value)}; use {known}") from None
+        raise InvalidArgument(f"ordering is {repr_short(value)}; use {known}") from None

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from outlast.errors import InvalidType, UnknownType
+from outlast.errors import InvalidType, TypeNotFound
 from outlast.jobs.jobtype import JobType
 
 __all__ = ["JobType", "Registry"]
@@ -24,12 +24,12 @@ class Registry:
         self._types[job_type.name] = job_type
 
     def get(self, name: str) -> JobType[..., Any]:
-        """The type of that name; UnknownType lists the known ones."""
+        """The type of that name; TypeNotFound lists the known ones."""
         try:
             return self._types[name]
         except KeyError:
             known = ", ".join(self.names()[:20]) or "none"
-            raise UnknownType(
+            raise TypeNotFound(
                 f"job type {ascii(name)[:140]} is not registered; known: {known}"
             ) from None
 
@@ -42,8 +42,8 @@ class Registry:
         return sorted({"default", *(each.policy.queue for each in self._types.values())})
 
     def dump_params(self, type_name: str, params: dict[str, Any]) -> str:
-        """The JSON text of the arguments of that type; UnknownType if it is not known here."""
-        return self.get(type_name).encode_args((), params)
+        """The JSON text of the arguments of that type; TypeNotFound if it is not known here."""
+        return self.get(type_name).encode_params((), params)
 
     def load_result(self, type_name: str, text: str | None) -> Any:
         """A result by its type's annotation; as plain JSON, if the type is not known here."""

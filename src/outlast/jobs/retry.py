@@ -9,7 +9,7 @@ from outlast.core.job import Job, NewJob
 from outlast.core.limits import check_name
 from outlast.core.lineage import RETRYABLE, Lineage, retry_copy
 from outlast.core.state import State
-from outlast.errors import DuplicateJob, InvalidJob, TransitionRefused
+from outlast.errors import DuplicateJob, InvalidArgument, TransitionRefused
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find
 from outlast.jobs.handle import Handle
@@ -93,7 +93,7 @@ def _filter(states: Iterable[str] | None, queue: str | None, kind: str | None) -
     asked = {State.DEAD_LETTER} if states is None else set(states)
     if isinstance(states, str) or not asked or not asked <= RETRYABLE:
         known = ", ".join(sorted(RETRYABLE))
-        raise InvalidJob(f"states is {states!r:.80}; give some of {known}, as a list")
+        raise InvalidArgument(f"states is {states!r:.80}; give some of {known}, as a list")
     return Filter(
         states=frozenset(State(each) for each in asked),
         queue=None if queue is None else check_name(queue, what="queue"),
@@ -103,4 +103,4 @@ def _filter(states: Iterable[str] | None, queue: str | None, kind: str | None) -
 
 def _check_limit(limit: int) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
-        raise InvalidJob(f"limit is {limit!r:.80}; use a whole number from 1 to {MOST:,}")
+        raise InvalidArgument(f"limit is {limit!r:.80}; use a whole number from 1 to {MOST:,}")

@@ -1,5 +1,6 @@
 """Templates as an app uses them: saved under a name, and made into jobs."""
 
+import builtins
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,11 +15,11 @@ from outlast.core.limits import MAX_PAYLOAD, check_name, repr_short
 from outlast.core.schedule import JobBlueprint
 from outlast.core.template import KIND, Template, from_record, merge, to_json, to_value
 from outlast.errors import (
-    InvalidJob,
+    InvalidArgument,
     InvalidParams,
     PayloadTooLarge,
     TemplateChanged,
-    UnknownTemplate,
+    TemplateNotFound,
 )
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
@@ -48,7 +49,7 @@ class TemplateOptions(TypedDict, total=False):
     tx: Any
 
 
-class Templates:
+class TemplateManager:
     """Stored job definitions by name: `await app.templates.enqueue("weekly", user_id=3)`.
 
     A job keeps the params it was made with, and says which version of which template that was;
@@ -101,15 +102,15 @@ class Templates:
         )
 
     async def get(self, name: str) -> Template:
-        """The template as it stands; UnknownTemplate if there is none."""
+        """The template as it stands; TemplateNotFound if there is none."""
         return from_record(await self._record(name))
 
-    async def all(self) -> list[Template]:
+    async def list(self) -> builtins.list[Template]:
         """Every template, by name."""
         return [from_record(each) for each in await (await self._client.store()).documents(KIND)]
 
     async def remove(self, name: str) -> Template:
-        """Delete it; the template that is gone. UnknownTemplate if there is none."""
+        """Delete it; the template that is gone. TemplateNotFound if there is none."""
         for _ in range(_TRIES):
             there = await self._record(name)
             gone = await self._swap(name, there, None)
@@ -158,7 +159,9 @@ class Templates:
         if isinstance(job_type, str):
             return self._registry.get(job_type)
         if not isinstance(job_type, JobType) or job_type.client is not self._client:
-            raise InvalidJob(f"{job_type!r:.80} is no job type of this app; give one, or its name")
+            raise InvalidArgument(
+                f"{job_type!r:.80} is no job type of this app; give one, or its name"
+            )
         return job_type
 
 
@@ -178,7 +181,7 @@ def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
 class ConfiguredTemplate:
     """A template with the options of one enqueue; it is read when that comes."""
 
-    def __init__(self, templates: Templates, name: str, options: TemplateOptions) -> None:
+    def __init__(self, templates: TemplateManager, name: str, options: TemplateOptions) -> None:
         self._templates = templates
         self._name = name
         self._options = options
@@ -223,7 +226,7 @@ def _check_expected(name: str, there: Document | None, expected: datetime | None
     raise TemplateChanged(f"template {name} {now}; read it again, and edit what it is now")
 
 
-def _unknown(name: str, known: list[str]) -> UnknownTemplate:
+def _unknown(name: str, known: list[str]) -> TemplateNotFound:
     near = get_close_matches(name, known, n=_NEAR) or known[:_NEAR]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
-    return UnknownTemplate(f"no template {repr_short(name)} is in this store; {there}")
+    return TemplateNotFound(f"no template {repr_short(name)} is in this store; {there}")

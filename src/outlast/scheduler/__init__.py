@@ -1,1 +1,1 @@
-"""Schedules at work: their slots by the clock on the wall, and the loop that triggers them."""
+"""Schedules: occurrences of time rules, the schedule manager and the trigger loop."""

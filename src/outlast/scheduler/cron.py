@@ -1,4 +1,4 @@
-"""Which moments a rule names: cron expressions by the clock on a wall, and plain intervals."""
+"""Occurrences of a time rule: cron expressions in local time, and plain intervals."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,19 +14,25 @@ from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_dur
 from outlast.core.limits import repr_short
 from outlast.core.schedule import MOST_DUE, SHORTEST, Fold, Gap, TimeRule
 from outlast.errors import InvalidSchedule
-from outlast.scheduler.timezones import DstNote, Occurrence, moments, safe_scan_start, zone
+from outlast.scheduler.timezones import (
+    DstNote,
+    Occurrence,
+    load_zone,
+    resolve_local_time,
+    safe_scan_start,
+)
 
-LONGEST_EXPRESSION: Final = 256
-FIELDS: Final = 5
-LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
-MAY_BE: Final = {
+MAX_EXPRESSION_LENGTH: Final = 256
+FIELD_COUNT: Final = 5
+LAST_OCCURRENCE: Final = datetime(9000, 1, 1, tzinfo=UTC)
+FIELD_VALUES: Final = {
     "minute": "0-59",
     "hour": "0-23",
     "day-of-month": "1-31 (a day its month has), L for the last",
     "month": "1-12 or JAN-DEC",
     "day-of-week": "0-7 or SUN-SAT, MON#1 for the first, 5L for the last Friday",
 }
-NAMED: Final = {
+ALIASES: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -47,45 +53,48 @@ def make_rule(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> TimeRule:
-    """A rule whose parts are all right; InvalidSchedule says which one is not.
+    """Return a validated time rule. Raises InvalidSchedule naming the part that is invalid.
 
-    What is left out follows from the expression. One for every hour, or every few, runs twice in
-    the hour that comes twice and not at all in the one that does not exist. Any other runs once
-    on such a day, so that nothing nightly is lost.
+    The defaults of `gap` and `fold` depend on the expression. A rule that runs every hour or every
+    few hours skips the hour that does not exist and runs twice in the hour that occurs twice. Any
+    other rule runs once on such a day, so that no nightly job is lost.
     """
     if (cron is None) == (every is None):
-        raise InvalidSchedule("say when: by a cron expression or by an interval, and not both")
+        raise InvalidSchedule("give either a cron expression or an interval (every)")
     expression = None if cron is None else check_expression(cron)
-    zone(timezone)
-    is_steady = expression is not None and _is_sub_daily(expression)
+    load_zone(timezone)
+    is_sub_daily = expression is not None and _is_sub_daily(expression)
     return TimeRule(
         cron=expression,
         every=None if every is None else _interval(every),
         timezone=timezone,
-        gap=Gap(_chosen(gap, Gap, "gap", Gap.SKIP if is_steady else Gap.RUN_AFTER)),
-        fold=Fold(_chosen(fold, Fold, "fold", Fold.BOTH if is_steady else Fold.FIRST)),
+        gap=Gap(_chosen(gap, Gap, "gap", Gap.SKIP if is_sub_daily else Gap.RUN_AFTER)),
+        fold=Fold(_chosen(fold, Fold, "fold", Fold.BOTH if is_sub_daily else Fold.FIRST)),
         start=_aware(start, "start"),
         end=_aware(end, "end"),
     )
 
 
 def check_expression(text: str) -> str:
-    """The expression in five fields; InvalidSchedule if it is none, or names no time at all."""
-    if not isinstance(text, str) or not 0 < len(text) <= LONGEST_EXPRESSION:
+    """Return the expression as five fields.
+
+    Raises InvalidSchedule if it is malformed or never occurs.
+    """
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_EXPRESSION_LENGTH:
         raise InvalidSchedule(
-            f"a cron expression is {repr_short(text)}; use up to {LONGEST_EXPRESSION} characters"
+            f"a cron expression is {repr_short(text)}; use up to {MAX_EXPRESSION_LENGTH} characters"
         )
-    fields = NAMED.get(text.strip().lower(), text).split()
-    if len(fields) != FIELDS:
+    fields = ALIASES.get(text.strip().lower(), text).split()
+    if len(fields) != FIELD_COUNT:
         raise InvalidSchedule(
-            f"the cron expression {repr_short(text)} has {len(fields)} fields; use five (minute, hour, "
-            f"day of month, month, day of week) or one of {', '.join(NAMED)}"
+            f"the cron expression {repr_short(text)} has {len(fields)} fields; use five (minute, "
+            f"hour, day of month, month, day of week) or one of {', '.join(ALIASES)}"
         )
     try:
-        next(CronSim(" ".join(fields), datetime(2000, 1, 1)))  # noqa: DTZ001 - a date on paper
+        next(CronSim(" ".join(fields), datetime(2000, 1, 1)))  # noqa: DTZ001 - a local time without a zone
     except StopIteration:
         raise InvalidSchedule(
-            f"the cron expression {repr_short(text)} names no time at all"
+            f"the cron expression {repr_short(text)} never occurs; use a day that its month has"
         ) from None
     except (CronSimError, ValueError, AssertionError) as error:
         why = _why(str(error), fields)
@@ -93,33 +102,34 @@ def check_expression(text: str) -> str:
     return " ".join(fields)
 
 
-def _why(says: str, fields: list[str]) -> str:
-    """Which field is wrong, and what it may be."""
-    for (name, may_be), field in zip(MAY_BE.items(), fields, strict=True):
-        if says == f"Bad {name}":
-            return f"its {name} is {repr_short(field)}; use {may_be}, *, lists, ranges and steps"
-    return says or "it cannot be read"
+def _why(message: str, fields: list[str]) -> str:
+    """Return which field is invalid and which values it allows."""
+    for (name, values), field in zip(FIELD_VALUES.items(), fields, strict=True):
+        if message == f"Bad {name}":
+            return f"its {name} is {repr_short(field)}; use {values}, *, lists, ranges and steps"
+    return message or "it cannot be parsed"
 
 
 def slots(
     rule: TimeRule, after: datetime, *, until: datetime | None = None, limit: int | None = None
 ) -> Iterator[datetime]:
-    """The rule's slots after that moment, ascending, none twice; up to `until` and `limit`."""
-    found: Iterator[datetime] = _moments(rule, after)
+    """Yield the distinct slots of a rule after a time, ascending, up to `until` and `limit`."""
+    found: Iterator[datetime] = _slot_times(rule, after)
     if until is not None:
         found = takewhile(lambda at: at <= until, found)
     return islice(found, limit)
 
 
 def next_slot(rule: TimeRule, after: datetime) -> datetime | None:
-    """The first slot after that moment; None if there is none."""
+    """Return the first slot after a time; None if there is none."""
     return next(slots(rule, after, limit=1), None)
 
 
 def due_slots(rule: TimeRule, first: datetime, now: datetime) -> list[datetime]:
-    """The slots from `first`, which is one, up to now; of more than MOST_DUE, it and the latest.
+    """Return the slots from `first`, itself a slot, up to now.
 
-    What it costs is bounded, however long nobody looked.
+    Of more than MOST_DUE slots only the first and the latest are returned, so the cost is bounded
+    however long no trigger ran.
     """
     due = [first, *slots(rule, first, until=now, limit=MOST_DUE)]
     if len(due) <= MOST_DUE:
@@ -128,23 +138,25 @@ def due_slots(rule: TimeRule, first: datetime, now: datetime) -> list[datetime]:
 
 
 def _latest(rule: TimeRule, first: datetime, now: datetime) -> Iterator[datetime]:
-    span = (rule.every or timedelta(minutes=1)) * MOST_DUE  # no rule has more slots in that time
+    window = (
+        rule.every or timedelta(minutes=1)
+    ) * MOST_DUE  # no rule has more slots than that in this window
     latest: deque[datetime] = deque(maxlen=MOST_DUE - 1)
     while len(latest) < MOST_DUE // 2:
-        latest = deque(slots(rule, max(first, now - span), until=now), maxlen=MOST_DUE - 1)
-        span *= 2
+        latest = deque(slots(rule, max(first, now - window), until=now), maxlen=MOST_DUE - 1)
+        window *= 2
     return iter(latest)
 
 
 def occurrences(rule: TimeRule, after: datetime) -> Iterator[Occurrence]:
-    """The local times of a rule from there on, also those that are skipped, by their moment."""
+    """Yield the occurrences of a rule after a time, in order, including skipped ones."""
     if rule.cron is None:
         yield from (Occurrence(at, at.replace(tzinfo=None)) for at in _steps(rule, after))
         return
-    tz = zone(rule.timezone)
+    tz = load_zone(rule.timezone)
     waiting: list[Occurrence] = []
     for local in _local_times(rule.cron, safe_scan_start(after, tz)):
-        found = moments(local, tz, rule)
+        found = resolve_local_time(local, tz, rule)
         while waiting and waiting[0].at < found[0].at:
             yield heappop(waiting)
         for each in found:
@@ -155,23 +167,22 @@ def occurrences(rule: TimeRule, after: datetime) -> Iterator[Occurrence]:
 
 
 def is_slot(rule: TimeRule, at: datetime) -> bool:
-    """Whether that moment is one of the rule's own."""
+    """Whether a time is a slot of the rule."""
     return next_slot(rule, at - MICROSECOND) == at
 
 
 def effective_start(rule: TimeRule, after: datetime) -> datetime:
-    """Where the rule's slots after that moment begin: not before its start."""
+    """Return the later of a time and the rule's start, exclusive."""
     return after if rule.start is None else max(after, rule.start - MICROSECOND)
 
 
-def _moments(rule: TimeRule, after: datetime) -> Iterator[datetime]:
+def _slot_times(rule: TimeRule, after: datetime) -> Iterator[datetime]:
     last = effective_start(rule, after)
     for each in occurrences(rule, last):
         if rule.end is not None and each.at > rule.end:
             return
-        if (
-            each.note is not DstNote.SKIPPED and each.at > last
-        ):  # a gap brings several to one moment
+        # Several occurrences within a gap move to the same time: they are one slot.
+        if each.note is not DstNote.SKIPPED and each.at > last:
             last = each.at
             yield each.at
 
@@ -179,10 +190,10 @@ def _moments(rule: TimeRule, after: datetime) -> Iterator[datetime]:
 def _local_times(expression: str, start: datetime) -> Iterator[datetime]:
     try:
         for local in CronSim(expression, start):
-            if local.year >= LAST.year:
+            if local.year >= LAST_OCCURRENCE.year:
                 return
             yield local
-    except OverflowError:  # beyond the last year there is
+    except OverflowError:  # beyond the last year of datetime
         return
 
 
@@ -190,7 +201,7 @@ def _steps(rule: TimeRule, after: datetime) -> Iterator[datetime]:
     assert rule.every is not None
     anchor = rule.start or EPOCH
     at = anchor + ((after - anchor) // rule.every + 1) * rule.every
-    while at < LAST:
+    while at < LAST_OCCURRENCE:
         yield at
         at += rule.every
 
@@ -202,14 +213,14 @@ def _is_sub_daily(expression: str) -> bool:
 
 def _interval(every: Duration) -> timedelta:
     try:
-        span = parse_duration(every, what="every")
+        interval = parse_duration(every, what="every")
     except ValueError as error:
         raise InvalidSchedule(str(error)) from error
-    if span < SHORTEST:
+    if interval < SHORTEST:
         raise InvalidSchedule(
-            f"every is {format_exact(span)}; {format_exact(SHORTEST)} is the shortest"
+            f"every is {format_exact(interval)}; {format_exact(SHORTEST)} is the minimum"
         )
-    return span
+    return interval
 
 
 def _chosen(value: str | None, kind: type[Gap | Fold], what: str, default: str) -> str:

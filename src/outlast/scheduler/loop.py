@@ -1,4 +1,4 @@
-"""The trigger loop: sleeps until the next slot, and leaves the work to one process at a time."""
+"""The trigger loop: fires due slots, in one process at a time under a leader lock."""
 
 import asyncio
 import logging
@@ -15,62 +15,65 @@ from outlast.telemetry.outage_log import OutageLog
 
 log = logging.getLogger("outlast.scheduler")
 
-LOCK: Final = "scheduler"
-"""Held by whoever triggers. It is thrift: without it all would try, and one would win each slot."""
+LEADER_LOCK: Final = "scheduler"
+"""Lock of the process that triggers. It only saves work: each slot is claimed once without it."""
 
-TAKE_OVER: Final = 1.0
-"""How often the others look whether the lock is free, in seconds; as rarely as for jobs, if that
-is rarer, for there are stores where each look is paid for."""
+STANDBY_POLL_S: Final = 1.0
+"""Seconds between two attempts of a standby process to acquire the lock.
 
-LATEST_TAKE_OVER: Final = 5.0
+A longer poll interval replaces it, since some stores charge for every request."""
 
-AHEAD: Final = timedelta(seconds=5)
-"""How long before a trigger what it fires is made ready."""
+MAX_STANDBY_POLL_S: Final = 5.0
+"""Seconds between two attempts at most."""
 
-LAST_MOMENT: Final = 0.5
-"""So shortly before a trigger, in seconds, nothing more is made ready: it might be late for it."""
+PREPARE_AHEAD: Final = timedelta(seconds=5)
+"""Time before a trigger at which its firings are prepared."""
 
-EARLY: Final = 0.1
-"""Seconds by which it is sure to be that near when it looks again."""
+MIN_PREPARE_TIME_S: Final = 0.5
+"""Seconds before a trigger below which nothing is prepared, because it could be late."""
 
-PAUSE: Final = 1.0
+WAKE_MARGIN_S: Final = 0.1
+"""Seconds added to the sleep, so that the next step is within PREPARE_AHEAD."""
 
-RESTS: Final = 20
-"""How many polls long it sleeps at most: as late may it be for a slot of a schedule just saved."""
+ERROR_PAUSE_S: Final = 1.0
+"""Seconds to wait after an error."""
+
+MAX_SLEEP_POLLS: Final = 20
+"""Polls the loop sleeps at most; a new schedule is picked up within that time."""
 
 
 async def run_trigger_loop(
-    store: Store, new_id: Callable[[], JobId], poll: timedelta, *, by_turns: bool = True
+    store: Store, new_id: Callable[[], JobId], poll: timedelta, *, use_leader_lock: bool = True
 ) -> None:
-    """Trigger what is due, on time, until cancelled.
+    """Fire due slots until cancelled.
 
-    `by_turns`: one process at a time does it, and the others stand by.
+    With `use_leader_lock` one process at a time triggers and the others stand by.
     """
-    trigger, complaint = Trigger(store, new_id), OutageLog(log, "trigger schedules")
-    stand_by = min(max(TAKE_OVER, poll.total_seconds()), LATEST_TAKE_OVER)
-    hold: HeldLock | None = None
+    trigger, outage = Trigger(store, new_id), OutageLog(log, "trigger schedules")
+    standby_pause = min(max(STANDBY_POLL_S, poll.total_seconds()), MAX_STANDBY_POLL_S)
+    lock: HeldLock | None = None
     try:
         while True:
             try:
-                hold = hold or (await store.acquire_lock(LOCK) if by_turns else None)
-                is_our_turn = hold is not None or not by_turns
-                pause = await _step(trigger, poll.total_seconds()) if is_our_turn else stand_by
-                complaint.recovered()
+                lock = lock or (await store.acquire_lock(LEADER_LOCK) if use_leader_lock else None)
+                is_leader = lock is not None or not use_leader_lock
+                pause = await _step(trigger, poll.total_seconds()) if is_leader else standby_pause
+                outage.recovered()
             except OperatorError as error:
                 if isinstance(error, StoreClosed):
                     raise
-                complaint.failed(error)
-                pause = PAUSE
+                outage.failed(error)
+                pause = ERROR_PAUSE_S
             await asyncio.sleep(pause)
     finally:
-        if hold is not None:
-            await hold.release()
+        if lock is not None:
+            await lock.release()
 
 
 async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
-    """Bring what the code declares into the store, however long that takes to be ready for it.
+    """Write the declared schedules into the store; retry while the store is unavailable.
 
-    What cannot be is said, and keeps nobody from triggering the rest.
+    An invalid declaration is logged and does not stop the trigger loop.
     """
     while True:
         try:
@@ -78,29 +81,29 @@ async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
         except OperatorError as error:
             if isinstance(error, StoreClosed):
                 raise
-            log.warning("cannot write the declared schedules yet, will try again: %s", error)
-            await asyncio.sleep(PAUSE)
+            log.warning("cannot write declared schedules, will try again: %s", error)
+            await asyncio.sleep(ERROR_PAUSE_S)
         except CallerError as error:
-            log.error("the declared schedules are not all right: %s", error)  # noqa: TRY400 - one clear line
+            log.error("declared schedules are invalid: %s", error)  # noqa: TRY400 - complete message
             return None
 
 
 async def _step(trigger: Trigger, poll: float) -> float:
-    """One round; how many seconds until the next. Never very long: others add schedules."""
+    """Run one round; return the seconds until the next, bounded because schedules are added."""
     began = asyncio.get_running_loop().time()
     try:
         done = await trigger.run_once()
         if done.next_trigger_at is None:
-            return RESTS * poll
+            return MAX_SLEEP_POLLS * poll
         left = (done.next_trigger_at - done.now).total_seconds()
-        if left > AHEAD.total_seconds():
-            return min(RESTS * poll, left - AHEAD.total_seconds() + EARLY)
-        if left > LAST_MOMENT:
-            await trigger.prepare(done.next_trigger_at, AHEAD)
+        if left > PREPARE_AHEAD.total_seconds():
+            return min(MAX_SLEEP_POLLS * poll, left - PREPARE_AHEAD.total_seconds() + WAKE_MARGIN_S)
+        if left > MIN_PREPARE_TIME_S:
+            await trigger.prepare(done.next_trigger_at, PREPARE_AHEAD)
     except OperatorError:
         raise
     except Exception:
-        log.exception("a round of triggers failed; it will be tried again")
-        return PAUSE
+        log.exception("trigger round failed; it will be tried again")
+        return ERROR_PAUSE_S
     took = asyncio.get_running_loop().time() - began
-    return min(RESTS * poll, max(0.0, left - took))
+    return min(MAX_SLEEP_POLLS * poll, max(0.0, left - took))

@@ -1,4 +1,4 @@
-"""Running slots by hand: through the same claim as every other, never past it."""
+"""Manual runs and backfills of slots, through the same slot claim as the trigger."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,36 +15,45 @@ from outlast.scheduler.cron import slots
 from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
 from outlast.store.contract import Store
 
-Which = Literal["next", "missed"]
+SlotChoice = Literal["next", "missed"]
 
-MOST: Final = 1000
-"""So many slots one backfill takes at most."""
+MAX_BACKFILL_SLOTS: Final = 1000
+"""Slots in one backfill at most."""
 
-LOOKED_AT: Final = 1000
+MISSED_SCAN_LIMIT: Final = 1000
+"""Past slots among which the latest missed one is searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillLine:
-    """One slot of a backfill: what it was, and the job that runs it now, if one does."""
+    """One slot of a backfill: its previous outcome and its job, if it has one."""
 
     at: datetime
-    was: SlotOutcome | None  # None: it has no row
+    was: SlotOutcome | None  # None: no record of the slot exists
     job_id: JobId | None
     runs: bool
 
 
 async def run(
-    store: Store, schedule: Schedule, slot: datetime | Which, new_id: Callable[[], JobId]
+    store: Store, schedule: Schedule, slot: datetime | SlotChoice, new_id: Callable[[], JobId]
 ) -> JobId:
-    """Claim that slot and store its job, due at once; SlotTaken if that cannot be."""
-    at = await _which(store, schedule, slot)
-    mould = await SlotJobFactories(store).mould(schedule)
-    name = mould.making.name
-    if mould.making.delivery is Delivery.ONCE and await store.running_names([name]):
-        raise SlotTaken(f"{name} is running; {at} was not claimed, so try again when it has ended")
+    """Claim a slot and add its job, due now; return the job id.
+
+    Raises SlotTaken if the slot was claimed before, the job is running, or `max_instances` jobs
+    have not ended.
+    """
+    at = await _choose_slot(store, schedule, slot)
+    factory = await SlotJobFactories(store).factory_for(schedule)
+    name = factory.blueprint.name
+    if factory.blueprint.delivery is Delivery.ONCE and await store.running_names([name]):
+        raise SlotTaken(
+            f"{name} is running; slot {at} was not claimed, so try again when it has ended"
+        )
     keys: list[str | None] = [*instance_keys(schedule)] or [None]
     for key in keys:
-        job = mould.job(new_id(), at, start_within=await _within(store, schedule, at), key=key)
+        job = factory.job(
+            new_id(), at, start_within=await _start_within(store, schedule, at), key=key
+        )
         [added] = await store.add([replace(job, delay=ZERO)])
         if added.refused is not None:
             raise InvalidSchedule(f"schedule {schedule.name}: {added.refused}")
@@ -58,7 +67,7 @@ async def run(
             )
     raise SlotTaken(
         f"{schedule.plan.max_instances} jobs of {schedule.name} have not ended, which is its "
-        f"max_instances; {at} was not claimed"
+        f"max_instances; slot {at} was not claimed, so run it again when one has ended"
     )
 
 
@@ -71,25 +80,26 @@ async def backfill(
     new_id: Callable[[], JobId],
     dry_run: bool,
 ) -> list[BackfillLine]:
-    """Every slot from `since` to `until` that nobody has claimed, as a job due at once.
+    """Add a job, due now, for every unclaimed slot from `since` to `until`.
 
-    They hold no instance of `max_instances`: how many of them run at a time is their queue's.
+    These jobs do not count towards `max_instances`; the concurrency of their queue limits them.
+    Returns one line per slot. With `dry_run` nothing is written.
     """
     moments = await _range(store, schedule, since, until)
     rows = await store.slot_rows(schedule.series, moments)
-    shown_ = [_line(at, row) for at, row in zip(moments, rows, strict=True)]
+    lines = [_line(at, row) for at, row in zip(moments, rows, strict=True)]
     if dry_run:
-        return shown_
-    mould = await SlotJobFactories(store).mould(schedule)
-    return [await _fill(store, mould, line, new_id) for line in shown_]
+        return lines
+    factory = await SlotJobFactories(store).factory_for(schedule)
+    return [await _fill(store, factory, line, new_id) for line in lines]
 
 
 async def _fill(
-    store: Store, mould: SlotJobFactory, line: BackfillLine, new_id: Callable[[], JobId]
+    store: Store, factory: SlotJobFactory, line: BackfillLine, new_id: Callable[[], JobId]
 ) -> BackfillLine:
     if not line.runs:
         return line
-    job = mould.job(new_id(), line.at, start_within=None)
+    job = factory.job(new_id(), line.at, start_within=None)
     [added] = await store.add([replace(job, delay=ZERO)])
     return replace(line, job_id=added.id, runs=added.created)
 
@@ -108,17 +118,18 @@ async def _range(
         raise InvalidSchedule(f"since is {first} and until {last}, which is earlier; swap them")
     now = await store.now()
     if last > now:
-        raise InvalidSchedule(f"until is {last}, which is yet to come; a backfill is of the past")
+        raise InvalidSchedule(f"until is {last}, which is yet to come; give a time in the past")
     before = first - timedelta(microseconds=1)
-    found = list(slots(schedule.plan.rule, before, until=last, limit=MOST + 1))
-    if len(found) > MOST:
+    found = list(slots(schedule.plan.rule, before, until=last, limit=MAX_BACKFILL_SLOTS + 1))
+    if len(found) > MAX_BACKFILL_SLOTS:
         raise InvalidSchedule(
-            f"that time has more than {MOST:,} slots of {schedule.name}; backfill it in parts"
+            f"schedule {schedule.name} has more than {MAX_BACKFILL_SLOTS:,} slots in that time; "
+            "backfill it in parts"
         )
     return found
 
 
-async def _which(store: Store, schedule: Schedule, slot: datetime | Which) -> datetime:
+async def _choose_slot(store: Store, schedule: Schedule, slot: datetime | SlotChoice) -> datetime:
     if slot == "next":
         if schedule.next_slot is None:
             raise SlotTaken(f"schedule {schedule.name} has no slot left; give an explicit time")
@@ -129,14 +140,16 @@ async def _which(store: Store, schedule: Schedule, slot: datetime | Which) -> da
 
 
 async def _latest_missed(store: Store, schedule: Schedule) -> datetime:
-    for row in await store.slots(schedule.series, limit=LOOKED_AT):
+    for row in await store.slots(schedule.series, limit=MISSED_SCAN_LIMIT):
         if row.outcome not in CLAIMED:
             return row.slot.at
-    raise SlotTaken(f"no slot of {schedule.name} was missed lately; give an explicit time")
+    raise SlotTaken(
+        f"schedule {schedule.name} has no slot that was missed lately; give an explicit time"
+    )
 
 
-async def _within(store: Store, schedule: Schedule, at: datetime) -> timedelta:
-    """Counted from the slot: the grace begins now for one that is past."""
+async def _start_within(store: Store, schedule: Schedule, at: datetime) -> timedelta:
+    """Return the start deadline, counted from the slot; for a past slot the grace starts now."""
     return max(ZERO, await store.now() - at) + schedule.plan.misfire_grace
 
 

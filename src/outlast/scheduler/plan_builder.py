@@ -1,4 +1,4 @@
-"""From what a caller says of a schedule to a plan that is all right."""
+"""Builds a validated schedule plan from a caller's options."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import JobBlueprint, Plan, Schedule, TimeRule, check_plan, planned_at
 from outlast.core.schedule_codec import to_text
 from outlast.core.template import blueprint_of, from_record
-from outlast.errors import InvalidJob, InvalidSchedule
+from outlast.errors import InvalidArgument, InvalidSchedule
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import blueprint_for
@@ -23,8 +23,8 @@ from outlast.store.contract.schedules import SetSchedule
 Target = JobType[..., Any] | str
 
 
-class Options(TypedDict, total=False):
-    """What may be said of a schedule besides what must be."""
+class ScheduleOptions(TypedDict, total=False):
+    """The optional settings of a schedule."""
 
     every: Duration | None
     timezone: str
@@ -40,8 +40,8 @@ class Options(TypedDict, total=False):
     enabled: bool
 
 
-class Edits(Options, total=False):
-    """What may be changed of a schedule; what is left out stays as it is."""
+class ScheduleEdits(ScheduleOptions, total=False):
+    """The settings of a schedule that an edit may change; missing keys stay as they are."""
 
     cron: str | None
     job_type: Target | None
@@ -50,8 +50,8 @@ class Edits(Options, total=False):
     new_name: str
 
 
-class When(TypedDict, total=False):
-    """When a schedule's slots are."""
+class RuleOptions(TypedDict, total=False):
+    """The settings that make up a time rule."""
 
     cron: str | None
     every: Duration | None
@@ -62,91 +62,98 @@ class When(TypedDict, total=False):
     end: datetime | None
 
 
-RULE = frozenset({"cron", "every", "timezone", "gap", "fold", "start", "end"})
+RULE_FIELDS = frozenset({"cron", "every", "timezone", "gap", "fold", "start", "end"})
 
 
-def rule_of(wishes: Mapping[str, Any], old: TimeRule | None = None) -> TimeRule:
-    """The rule that is wished for; of an old one, what is not said otherwise."""
-    said = {name: value for name, value in wishes.items() if name in RULE}
+def rule_of(options: Mapping[str, Any], old: TimeRule | None = None) -> TimeRule:
+    """Return the rule of these options; missing ones come from the old rule, if there is one."""
+    given = {name: value for name, value in options.items() if name in RULE_FIELDS}
     if old is None:
-        return make_rule(**said)
+        return make_rule(**given)
     kept: dict[str, Any] = {"timezone": old.timezone, "start": old.start, "end": old.end}
-    if "cron" not in said and "every" not in said:
+    if "cron" not in given and "every" not in given:
         kept |= {"cron": old.cron, "every": old.every, "gap": old.gap, "fold": old.fold}
-    return make_rule(**{**kept, **said})
+    return make_rule(**{**kept, **given})
 
 
-def new_plan(name: str, wishes: Mapping[str, Any], target: "JobSource") -> Plan:
-    """A plan of its own; `coalesce` and `misfire_grace` have no default."""
+def new_plan(name: str, options: Mapping[str, Any], source: "JobSource") -> Plan:
+    """Return a new plan; `coalesce` and `misfire_grace` have no default."""
     return check_plan(
         Plan(
             name=name,
-            rule=rule_of(wishes),
-            making=target.making,
-            template=target.template,
-            params=target.params,
-            job_name=wishes.get("job_name"),
-            coalesce=wishes["coalesce"],
-            misfire_grace=_span(wishes["misfire_grace"], "misfire_grace", name),
-            max_instances=wishes.get("max_instances"),
-            jitter=_span(wishes.get("jitter") or timedelta(0), "jitter", name),
-            enabled=wishes.get("enabled", True),
+            rule=rule_of(options),
+            making=source.blueprint,
+            template=source.template,
+            params=source.params,
+            job_name=options.get("job_name"),
+            coalesce=options["coalesce"],
+            misfire_grace=_duration(options["misfire_grace"], "misfire_grace", name),
+            max_instances=options.get("max_instances"),
+            jitter=_duration(options.get("jitter") or timedelta(0), "jitter", name),
+            enabled=options.get("enabled", True),
         )
     )
 
 
-def edited_plan(old: Plan, wishes: Mapping[str, Any], target: "JobSource") -> Plan:
-    """The plan with what is wished otherwise."""
-    name = wishes.get("new_name", old.name)
-    said: dict[str, Any] = {
-        key: wishes[key]
+def edited_plan(old: Plan, options: Mapping[str, Any], source: "JobSource") -> Plan:
+    """Return the plan with these options changed."""
+    name = options.get("new_name", old.name)
+    changed: dict[str, Any] = {
+        key: options[key]
         for key in ("coalesce", "max_instances", "enabled", "job_name")
-        if key in wishes
+        if key in options
     }
     for key in ("misfire_grace", "jitter"):
-        if key in wishes:
-            said[key] = _span(wishes[key] or timedelta(0), key, name)
+        if key in options:
+            changed[key] = _duration(options[key] or timedelta(0), key, name)
     return check_plan(
         replace(
             old,
             name=name,
-            rule=rule_of(wishes, old.rule),
-            making=target.making,
-            template=target.template,
-            params=target.params,
-            **said,
+            rule=rule_of(options, old.rule),
+            making=source.blueprint,
+            template=source.template,
+            params=source.params,
+            **changed,
         )
     )
 
 
 class JobSource:
-    """What a schedule's jobs are made of: a type or a template, and params of its own."""
+    """Where the jobs of a schedule come from: a type or a template, and the schedule's params."""
 
-    def __init__(self, making: JobBlueprint, template: str | None, params: str) -> None:
-        self.making = making
+    def __init__(self, blueprint: JobBlueprint, template: str | None, params: str) -> None:
+        self.blueprint = blueprint
         self.template = template
         self.params = params
 
-    def named(self, name: str | None) -> "JobSource":
-        """The same under a name of the schedule's own."""
+    def with_name(self, name: str | None) -> "JobSource":
+        """Return the source with a job name of the schedule; unchanged if the name is None."""
         if name is None:
             return self
         check_name(name, what="job_name")
-        return JobSource(replace(self.making, name=name), self.template, self.params)
-
-
-def of_type(registry: Registry, target: Target, params: Mapping[str, Any] | None) -> JobSource:
-    """Jobs of a type this app knows, with all of its params; InvalidParams if they do not fit."""
-    kind = registry.get(target) if isinstance(target, str) else target
-    if not isinstance(kind, JobType):
-        raise InvalidJob(f"{kind!r:.80} is no job type of this app; give one, or its name")
-    return JobSource(blueprint_for(kind), None, kind.encode_args((), dict(params or {})))
+        return JobSource(replace(self.blueprint, name=name), self.template, self.params)
 
 
 def source_from_type(
+    registry: Registry, target: Target, params: Mapping[str, Any] | None
+) -> JobSource:
+    """Return a source of jobs of a registered type.
+
+    Raises InvalidParams if the params are incomplete or invalid.
+    """
+    kind = registry.get(target) if isinstance(target, str) else target
+    if not isinstance(kind, JobType):
+        raise InvalidArgument(
+            f"{kind!r:.80} is no job type of this app; give a job type or its name"
+        )
+    return JobSource(blueprint_for(kind), None, kind.encode_params((), dict(params or {})))
+
+
+def source_from_template(
     registry: Registry, record: Document, params: Mapping[str, Any] | None
 ) -> JobSource:
-    """Jobs of a template; its params and these must together be complete."""
+    """Return a source of jobs of a template, whose params these complete or override."""
     template, made_of = from_record(record), blueprint_of(record)
     kind = registry.get(template.type)
     text = kind.codec.partial().dump(dict(params or {}))
@@ -157,22 +164,23 @@ def source_from_type(
 def with_next_slot(
     plan: Plan, schedule_id: str, now: datetime, old: Schedule | None = None
 ) -> SetSchedule:
-    """The plan with the slot that comes next by it.
+    """Return the plan with its next slot.
 
-    That is the first after now, unless the rule stays: then slots that are due stay due.
+    That is the first slot after now. If the rule of an enabled schedule does not change, its next
+    slot stays, so that due slots stay due.
     """
-    stays = old is not None and old.plan.rule == plan.rule and old.plan.enabled
-    following = old.next_slot if old is not None and stays else next_slot(plan.rule, now)
+    is_unchanged = old is not None and old.plan.rule == plan.rule and old.plan.enabled
+    following = old.next_slot if old is not None and is_unchanged else next_slot(plan.rule, now)
     at = None if following is None else planned_at(schedule_id, plan.jitter, following)
     return SetSchedule(plan=plan, next_slot=following, next_trigger_at=at)
 
 
 def digest(plan: Plan) -> str:
-    """Tells one declaration from the next."""
+    """Return a digest by which a changed declaration is recognised."""
     return sha256(f"{plan.name} {to_text(replace(plan, declared=None))}".encode()).hexdigest()[:32]
 
 
-def _span(value: Duration, what: str, name: str) -> timedelta:
+def _duration(value: Duration, what: str, name: str) -> timedelta:
     try:
         return parse_duration(value, what=what)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""From a schedule to the job of one slot: its template as it stands now, its own params over it."""
+"""Builds the job of a slot from the schedule's type or current template, and its params."""
 
 import json
 from collections.abc import Mapping
@@ -17,29 +17,31 @@ from outlast.store.contract.documents import Documents
 
 
 class SlotJobFactories:
-    """Makes the jobs of one round; each template is read once for all of them."""
+    """The factories of one trigger round; each template is read once."""
 
     def __init__(self, store: Documents) -> None:
         self._store = store
         self._records: dict[str, Document | None] = {}
 
-    async def mould(self, schedule: Schedule) -> "SlotJobFactory":
-        """What the schedule's jobs are made of now; InvalidSchedule says why none can be made."""
+    async def factory_for(self, schedule: Schedule) -> "SlotJobFactory":
+        """Return the factory of a schedule. Raises InvalidSchedule if it cannot build a job."""
         plan = schedule.plan
         if plan.template is None:
             return SlotJobFactory(schedule, plan.making, plan.params, None)
         record = await self._template(plan.template)
         if record is None:
-            raise InvalidSchedule(f"template {plan.template} is gone; save it, or set another")
-        making = blueprint_of(record)
-        if making is not None and plan.job_name is not None:
-            making = replace(making, name=plan.job_name)
-        if making is None or series(schedule.id, making) != schedule.series:
             raise InvalidSchedule(
-                f"template {plan.template} is of another delivery or name now; save the schedule"
+                f"template {plan.template} is gone; save it again or choose another"
+            )
+        blueprint = blueprint_of(record)
+        if blueprint is not None and plan.job_name is not None:
+            blueprint = replace(blueprint, name=plan.job_name)
+        if blueprint is None or series(schedule.id, blueprint) != schedule.series:
+            raise InvalidSchedule(
+                f"template {plan.template} has another delivery or name; save the schedule again"
             )
         params = _merged(record, json.loads(plan.params))
-        return SlotJobFactory(schedule, making, params, record)
+        return SlotJobFactory(schedule, blueprint, params, record)
 
     async def _template(self, name: str) -> Document | None:
         if name not in self._records:
@@ -48,38 +50,42 @@ class SlotJobFactories:
 
 
 class SlotJobFactory:
-    """What the jobs of a schedule have in common."""
+    """Builds the jobs of one schedule."""
 
     def __init__(
-        self, schedule: Schedule, making: JobBlueprint, params: str, template: Document | None
+        self, schedule: Schedule, blueprint: JobBlueprint, params: str, template: Document | None
     ) -> None:
-        made_of = None if template is None else from_record(template)
-        self.making = making
+        template_value = None if template is None else from_record(template)
+        self.blueprint = blueprint
         self._series = schedule.series
-        self._like = NewJob(
+        self._prototype = NewJob(
             id=JobId(""),
-            type=making.type,
-            name=making.name,
+            type=blueprint.type,
+            name=blueprint.name,
             params=params,
-            queue=making.queue,
-            delivery=making.delivery,
-            priority=making.priority,
-            max_attempts=making.max_attempts,
-            template_id=None if made_of is None else made_of.id,
-            template_at=None if made_of is None else made_of.updated_at,
+            queue=blueprint.queue,
+            delivery=blueprint.delivery,
+            priority=blueprint.priority,
+            max_attempts=blueprint.max_attempts,
+            template_id=None if template_value is None else template_value.id,
+            template_at=None if template_value is None else template_value.updated_at,
             schedule_id=schedule.id,
         )
 
     def job(
         self, job_id: JobId, at: datetime, *, start_within: timedelta | None, key: str | None = None
     ) -> NewJob:
-        """The job of that slot, which must start within that time after it."""
+        """Return the job of a slot, which must start within `start_within` after it."""
         slot = Slot(series=self._series, at=at)
-        return replace(self._like, id=job_id, slot=slot, start_within=start_within, active_key=key)
+        return replace(
+            self._prototype, id=job_id, slot=slot, start_within=start_within, active_key=key
+        )
 
 
 def _merged(record: Document, overrides: Mapping[str, Any]) -> str:
     text = to_json({**json.loads(from_record(record).params), **overrides})
     if len(text.encode()) > MAX_PAYLOAD:
-        raise InvalidSchedule(f"its params and its template's are over {MAX_PAYLOAD // 1024} KiB")
+        raise InvalidSchedule(
+            f"its params and those of its template exceed {MAX_PAYLOAD // 1024} KiB; shorten them"
+        )
     return text

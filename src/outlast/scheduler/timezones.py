@@ -1,4 +1,4 @@
-"""Local times of a zone as moments: those that do not exist, and those that come twice."""
+"""Local times as UTC: times that do not exist, and times that occur twice."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,25 +14,25 @@ SECOND = timedelta(seconds=1)
 
 
 class DstNote(StrEnum):
-    """What is odd about an occurrence."""
+    """The effect of a clock change on an occurrence."""
 
-    SKIPPED = "skipped"  # there is no such local time, and the rule passes over it
-    MOVED = "moved"  # there is no such local time: it runs when the clock has gone forward
-    FIRST = "first"  # the first of two
-    SECOND = "second"  # the second of two
+    SKIPPED = "skipped"  # the local time does not exist and the rule skips it
+    MOVED = "moved"  # the local time does not exist; it runs right after the clock change
+    FIRST = "first"  # the first of two occurrences
+    SECOND = "second"  # the second of two occurrences
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Occurrence:
-    """One local time of a rule. `at` is the moment; for one that is skipped, where it would be."""
+    """One local time of a rule; `at` is its UTC time, or the clock change that skips it."""
 
     at: datetime
     local: datetime
     note: DstNote | None = None
 
 
-def zone(name: str) -> ZoneInfo:
-    """The zone of that name; InvalidSchedule if there is none."""
+def load_zone(name: str) -> ZoneInfo:
+    """Return a time zone by name. Raises InvalidSchedule if there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
@@ -41,8 +41,8 @@ def zone(name: str) -> ZoneInfo:
         ) from error
 
 
-def moments(local: datetime, tz: ZoneInfo, rule: TimeRule) -> list[Occurrence]:
-    """What becomes of one local time (naive) by the rule's policies; the earliest first."""
+def resolve_local_time(local: datetime, tz: ZoneInfo, rule: TimeRule) -> list[Occurrence]:
+    """Return the occurrences of a naive local time by the rule's policies, earliest first."""
     first = local.replace(tzinfo=tz)
     second = first.replace(fold=1)
     before, after = first.utcoffset(), second.utcoffset()
@@ -68,9 +68,9 @@ def moments(local: datetime, tz: ZoneInfo, rule: TimeRule) -> list[Occurrence]:
 
 
 def safe_scan_start(after: datetime, tz: ZoneInfo) -> datetime:
-    """A local time from which on nothing after that moment is overlooked.
+    """Return a naive local time from which a scan misses no occurrence after a UTC time.
 
-    Near a change of the clock one local time stands for two moments, so it begins before that.
+    Near a clock change one local time has two UTC times, so the scan starts before it.
     """
     local = after.astimezone(tz)
     offsets = [
@@ -80,7 +80,7 @@ def safe_scan_start(after: datetime, tz: ZoneInfo) -> datetime:
 
 
 def _jump(low: datetime, high: datetime, tz: ZoneInfo) -> datetime:
-    """The moment between the two at which the zone's offset changes."""
+    """Return the time between two UTC times at which the zone's offset changes."""
     old = low.astimezone(tz).utcoffset()
     while high - low > SECOND:
         middle = low + (high - low) // 2

@@ -1,4 +1,4 @@
-"""Triggers what is due: each slot answered once, by whichever process comes first."""
+"""Fires due slots: each slot is claimed once, by the first process that writes it."""
 
 import asyncio
 import logging
@@ -38,16 +38,16 @@ from outlast.telemetry.events import emit, has_audience
 
 log = logging.getLogger("outlast.scheduler")
 
-AT_ONCE: Final = 1000
-"""How many schedules one step looks at."""
+SCHEDULES_PER_ROUND: Final = 1000
+"""Due schedules that one step reads at most."""
 
-TOGETHER: Final = 500
-"""How many slots one write answers: each waits for the disk, and holds up who else writes."""
+SLOTS_PER_WRITE: Final = 500
+"""Slots in one write at most, so that other writers do not wait for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Triggered:
-    """What one step did, and when there is more to do."""
+class TriggerResult:
+    """The slot outcomes of one step, and the time of the next trigger."""
 
     outcomes: Mapping[SlotOutcome, int]
     now: datetime
@@ -55,7 +55,7 @@ class Triggered:
 
 
 class Trigger:
-    """Each step can be killed anywhere, and any number of processes may take it at once."""
+    """Fires due slots. Each step may be killed at any point and run by several processes."""
 
     def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
         self._store = store
@@ -64,28 +64,28 @@ class Trigger:
         self._ready: dict[str, tuple[Schedule, Firing]] = {}
         self._prepared_for: datetime | None = None
 
-    async def run_once(self) -> Triggered:
-        """Answer every slot that is due; those of a schedule in their order."""
+    async def run_once(self) -> TriggerResult:
+        """Fire every due slot, those of one schedule in order."""
         outcomes = await self._fire_ready()
-        due = await self._store.due_schedules(limit=AT_ONCE)
+        due = await self._store.due_schedules(limit=SCHEDULES_PER_ROUND)
         if due.schedules:
             round_ = TriggerRound(self._store, self._new_id, due.now, self._next_slot)
-            outcomes += await round_.answer(due.schedules)
+            outcomes += await round_.fire(due.schedules)
             self._following.clear()
-        is_more = len(due.schedules) == AT_ONCE
+        is_more = len(due.schedules) == SCHEDULES_PER_ROUND
         soonest = due.now if is_more else due.next_trigger_at
-        return Triggered(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
+        return TriggerResult(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
 
     async def prepare(self, moment: datetime, ahead: timedelta) -> None:
-        """Make ready what is due within `ahead`, so that many at one moment are all on time.
+        """Prepare the firings due within `ahead`, so that many at one moment are on time.
 
-        Once for each `moment`, the next trigger there is. Not what is made of a template: that is
-        read when its time has come.
+        Runs once for each `moment`, the next trigger. Schedules with a template are not prepared,
+        since the template is read when the slot is due.
         """
         if moment == self._prepared_for:
             return
         self._prepared_for = moment
-        soon = await self._store.due_schedules(ahead=ahead, limit=AT_ONCE)
+        soon = await self._store.due_schedules(ahead=ahead, limit=SCHEDULES_PER_ROUND)
         known = {name: ready for name, ready in self._ready.items() if ready[0] in soon.schedules}
         for schedule in soon.schedules:
             planned = schedule.next_trigger_at
@@ -95,11 +95,11 @@ class Trigger:
             [firing, *others] = await round_.firings(schedule, frozenset())
             if not others:
                 known[schedule.id] = schedule, firing
-            await asyncio.sleep(0)  # what is due now comes first
+            await asyncio.sleep(0)  # let due work run first
         self._ready = known
 
     async def _fire_ready(self) -> Counter[SlotOutcome]:
-        """What was made ready and is due on time; whatever is odd about one is left for later."""
+        """Fire the prepared slots that are due; late or overlapping ones are left to the round."""
         outcomes: Counter[SlotOutcome] = Counter()
         if not self._ready:
             return outcomes
@@ -108,8 +108,8 @@ class Trigger:
         running = await self._store.running_names({_name(schedule) for schedule, _ in due})
         firable = [each for each in due if _name(each[0]) not in running]
         firable.sort(key=lambda each: each[1].planned)
-        for start in range(0, len(firable), TOGETHER):
-            together = firable[start : start + TOGETHER]
+        for start in range(0, len(firable), SLOTS_PER_WRITE):
+            together = firable[start : start + SLOTS_PER_WRITE]
             fired = await self._store.fire([firing for _, firing in together])
             for (schedule, firing), answer in zip(together, fired, strict=True):
                 if answer is FireResult.WRITTEN:
@@ -119,10 +119,10 @@ class Trigger:
         return outcomes
 
     def _next_slot(self, schedule: Schedule, at: datetime) -> datetime | None:
-        known = schedule.id, schedule.version, at
-        if known not in self._following:
-            self._following[known] = next_slot(schedule.plan.rule, at)
-        return self._following[known]
+        key = schedule.id, schedule.version, at
+        if key not in self._following:
+            self._following[key] = next_slot(schedule.plan.rule, at)
+        return self._following[key]
 
 
 def _name(schedule: Schedule) -> str:
@@ -133,7 +133,7 @@ NextSlot = Callable[[Schedule, datetime], datetime | None]
 
 
 class TriggerRound:
-    """The due schedules of one moment, answered together."""
+    """The due schedules of one moment, fired together."""
 
     def __init__(
         self, store: Store, new_id: Callable[[], JobId], now: datetime, following: NextSlot
@@ -142,13 +142,13 @@ class TriggerRound:
         self._new_id = new_id
         self._now = now
         self._following = following
-        self._maker = SlotJobFactories(store)
+        self._factories = SlotJobFactories(store)
         self._schedules: dict[str, Schedule] = {}
         self._waiting: dict[str, deque[Firing]] = {}
         self.outcomes: Counter[SlotOutcome] = Counter()
 
-    async def answer(self, schedules: Sequence[Schedule]) -> Counter[SlotOutcome]:
-        """What became of how many slots."""
+    async def fire(self, schedules: Sequence[Schedule]) -> Counter[SlotOutcome]:
+        """Fire the due slots of these schedules; return the number per outcome."""
         running = await self._running(schedules)
         for schedule in schedules:
             self._schedules[schedule.id] = schedule
@@ -158,53 +158,55 @@ class TriggerRound:
         return self.outcomes
 
     async def _running(self, schedules: Sequence[Schedule]) -> frozenset[str]:
-        """Names of `once` jobs that run, after those whose lease is over were closed."""
-        makings = [schedule.plan.making for schedule in schedules]
-        names = {making.name for making in makings if making.delivery is Delivery.ONCE}
+        """Return the names of running `once` jobs, after closing those with an expired lease."""
+        blueprints = [schedule.plan.making for schedule in schedules]
+        names = {each.name for each in blueprints if each.delivery is Delivery.ONCE}
         running = await self._store.running_names(names) if names else frozenset()
         if not running:
             return running
-        lapsed = [
-            job for job in await self._store.expired_leases(limit=AT_ONCE) if job.name in running
+        expired = [
+            job
+            for job in await self._store.expired_leases(limit=SCHEDULES_PER_ROUND)
+            if job.name in running
         ]
-        await self._close(lapsed)
-        return await self._store.running_names(running) if lapsed else running
+        await self._close(expired)
+        return await self._store.running_names(running) if expired else running
 
-    async def _close(self, stale: Sequence[Job]) -> None:
+    async def _close(self, expired: Sequence[Job]) -> None:
         lost = Lost(Loss.LEASE_EXPIRED)
         closed = await self._store.apply(
-            [decide(each, lost, new_id=self._new_id) for each in stale]
+            [decide(each, lost, new_id=self._new_id) for each in expired]
         )
-        for job in compress(stale, closed):  # of the others, somebody else told
-            facts = {"job": job.id, "token": job.token, "reason": "lease_expired"}
-            emit(log, logging.WARNING, "job_lost", {**facts, "holder": job.holder})
+        for job in compress(expired, closed):  # another process logs the others
+            fields = {"job": job.id, "token": job.token, "reason": "lease_expired"}
+            emit(log, logging.WARNING, "job_lost", {**fields, "holder": job.holder})
 
     async def firings(self, schedule: Schedule, running: frozenset[str]) -> list[Firing]:
-        """The answers to the slots of one schedule that are due, if nothing is in their way."""
-        verdicts = self._verdicts(schedule)
-        ends = [*(verdict.at for verdict in verdicts[1:]), self._after(schedule, verdicts[-1])]
-        pairs = zip(verdicts, ends, strict=True)
-        firings = [_firing(schedule, verdict, following) for verdict, following in pairs]
+        """Return the firings of the due slots of one schedule."""
+        decisions = self._decisions(schedule)
+        ends = [*(decision.at for decision in decisions[1:]), self._after(schedule, decisions[-1])]
+        pairs = zip(decisions, ends, strict=True)
+        firings = [_firing(schedule, decision, following) for decision, following in pairs]
         if len(firings) >= MOST_DUE:
-            firings[0] = replace(firings[0], reason=f"left out: those before {ends[0]}")
+            firings[0] = replace(firings[0], reason=f"skipped: slots before {ends[0]}")
         wanting = [firing for firing in firings if firing.outcome in CLAIMED]
         if not wanting:
             return firings
         try:
-            mould = await self._maker.mould(schedule)
+            factory = await self._factories.factory_for(schedule)
         except InvalidSchedule as error:
-            log.error("schedule %s cannot make its job: %s", schedule.name, error)  # noqa: TRY400 - said
+            log.error("schedule %s cannot build its job: %s", schedule.name, error)  # noqa: TRY400
             return [
                 _failed_to_build(each, str(error)) if each in wanting else each for each in firings
             ]
-        if mould.making.name in running:
+        if factory.blueprint.name in running:
             return [_overlap(each) if each in wanting else each for each in firings]
-        return [self._with_job(each, schedule, mould) for each in firings]
+        return [self._with_job(each, schedule, factory) for each in firings]
 
-    def _verdicts(self, schedule: Schedule) -> list[SlotDecision]:
+    def _decisions(self, schedule: Schedule) -> list[SlotDecision]:
         assert schedule.next_slot is not None
         following = self._following(schedule, schedule.next_slot)
-        if following is None or following > self._now:  # as it mostly is
+        if following is None or following > self._now:  # the usual case
             return decide_slots(schedule, [schedule.next_slot], self._now)
         due = due_slots(schedule.plan.rule, schedule.next_slot, self._now)
         is_ready = partial(self._is_ready, schedule)
@@ -216,12 +218,12 @@ class TriggerRound:
     def _after(self, schedule: Schedule, last: SlotDecision) -> datetime | None:
         return self._following(schedule, last.at)
 
-    def _with_job(self, firing: Firing, schedule: Schedule, mould: SlotJobFactory) -> Firing:
+    def _with_job(self, firing: Firing, schedule: Schedule, factory: SlotJobFactory) -> Firing:
         if firing.outcome not in CLAIMED:
             return firing
         within = firing.planned - firing.slot.at + schedule.plan.misfire_grace
         keys = instance_keys(schedule)
-        job = mould.job(
+        job = factory.job(
             self._new_id(), firing.slot.at, start_within=within, key=keys[0] if keys else None
         )
         return replace(firing, job=job)
@@ -229,35 +231,35 @@ class TriggerRound:
     def _next_batch(self) -> list[Firing]:
         batch: list[Firing] = []
         for waiting in self._waiting.values():
-            batch += list(waiting)[: TOGETHER - len(batch)]
-            if len(batch) == TOGETHER:
+            batch += list(waiting)[: SLOTS_PER_WRITE - len(batch)]
+            if len(batch) == SLOTS_PER_WRITE:
                 break
         return batch
 
     def _read(self, batch: Sequence[Firing], fired: Sequence[FireResult]) -> None:
-        """Go through the answers; one that must be asked otherwise holds up those behind it."""
-        held_up: set[str] = set()
+        """Handle the results; a firing to be changed blocks the later ones of its schedule."""
+        blocked: set[str] = set()
         for firing, answer in zip(batch, fired, strict=True):
-            if firing.schedule_id in held_up:
-                if answer is FireResult.WRITTEN:  # by turns with another process
-                    self._tell(firing, answer)
+            if firing.schedule_id in blocked:
+                if answer is FireResult.WRITTEN:  # another process fired the slots before it
+                    self._record(firing, answer)
                 continue
             waiting = self._waiting[firing.schedule_id]
-            if answer is FireResult.STALE:  # another process was first, or it was edited
-                held_up.add(firing.schedule_id)
+            if answer is FireResult.STALE:  # another process fired it, or the schedule was edited
+                blocked.add(firing.schedule_id)
                 waiting.clear()
                 continue
             waiting.popleft()
             if answer is FireResult.BUSY or answer is FireResult.REFUSED:
-                held_up.add(firing.schedule_id)
-                waiting.appendleft(self._otherwise(firing, answer))
+                blocked.add(firing.schedule_id)
+                waiting.appendleft(self._changed(firing, answer))
                 continue
-            self._tell(firing, answer)
+            self._record(firing, answer)
         self._waiting = {name: left for name, left in self._waiting.items() if left}
 
-    def _otherwise(self, firing: Firing, answer: FireResult) -> Firing:
+    def _changed(self, firing: Firing, answer: FireResult) -> Firing:
         if answer is FireResult.REFUSED:
-            return _failed_to_build(firing, "the store cannot keep its job")
+            return _failed_to_build(firing, "the store refused its job")
         assert firing.job is not None
         keys = instance_keys(self._schedules[firing.schedule_id])
         following = dict(pairwise(keys)).get(firing.job.active_key or "")
@@ -265,26 +267,26 @@ class TriggerRound:
             return _overlap(firing)
         return replace(firing, job=replace(firing.job, active_key=following))
 
-    def _tell(self, firing: Firing, answer: FireResult) -> None:
+    def _record(self, firing: Firing, answer: FireResult) -> None:
         if answer is FireResult.WRITTEN:
             self.outcomes[firing.outcome] += 1
         log_slot(self._schedules[firing.schedule_id], firing, answer, self._now)
 
 
 def log_slot(schedule: Schedule, firing: Firing, answer: FireResult, now: datetime) -> None:
-    """One line in the log for each slot that was answered, or that somebody had taken."""
+    """Log a slot that was fired, or that another process had claimed."""
     if answer is FireResult.TAKEN:
-        facts = {"schedule": schedule.name, "slot": firing.slot.at.isoformat()}
-        emit(log, logging.INFO, "slot_taken", facts)
+        fields = {"schedule": schedule.name, "slot": firing.slot.at.isoformat()}
+        emit(log, logging.INFO, "slot_taken", fields)
     if answer is FireResult.WRITTEN:
-        _tell_written(schedule, firing, now)
+        _log_written(schedule, firing, now)
 
 
-def _tell_written(schedule: Schedule, firing: Firing, now: datetime) -> None:
+def _log_written(schedule: Schedule, firing: Firing, now: datetime) -> None:
     level = logging.WARNING if firing.outcome is SlotOutcome.MISSED else logging.INFO
     if not has_audience(log, level):
         return
-    facts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "schedule": schedule.name,
         "slot": firing.slot.at.isoformat(),
         "outcome": str(firing.outcome),
@@ -292,18 +294,18 @@ def _tell_written(schedule: Schedule, firing: Firing, now: datetime) -> None:
         **({"job": firing.job.id} if firing.job else {}),
         **({"reason": firing.reason} if firing.reason else {}),
     }
-    emit(log, level, "slot", facts)
+    emit(log, level, "slot", fields)
 
 
-def _firing(schedule: Schedule, verdict: SlotDecision, following: datetime | None) -> Firing:
+def _firing(schedule: Schedule, decision: SlotDecision, following: datetime | None) -> Firing:
     plan = schedule.plan
     at = None if following is None else planned_at(schedule.id, plan.jitter, following)
     return Firing(
         schedule_id=schedule.id,
         version=schedule.version,
-        slot=Slot(series=schedule.series, at=verdict.at),
-        outcome=verdict.outcome,
-        planned=verdict.planned,
+        slot=Slot(series=schedule.series, at=decision.at),
+        outcome=decision.outcome,
+        planned=decision.planned,
         next_slot=following,
         next_trigger_at=at,
     )

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from outlast.clock import Clock
 from outlast.core.ids import Ids
 from outlast.core.limits import repr_short
-from outlast.errors import InvalidJob, OperatorError
+from outlast.errors import ConfigurationError, OperatorError
 from outlast.store.contract import Store
 
 HOUR = 3600.0
@@ -30,7 +30,7 @@ def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) 
         return _postgres(url, clock, ids)
     if isinstance(url, str) and url.startswith(KEYVALUE):
         return _keyvalue(url, clock, ids)
-    raise InvalidJob(
+    raise ConfigurationError(
         f"{repr_short(without_password(url))} is no store's address; write for example "
         "sqlite:///jobs.db or postgresql://user@host/database"
     )
@@ -74,7 +74,7 @@ def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:
     # Split by hand: a library would drop a "#" and what follows, and control characters.
     name, _, query = url.removeprefix(SQLITE).partition("?")
     if not url.startswith(SQLITE) or not name or ":memory:" in name or "\0" in name:
-        raise InvalidJob(
+        raise ConfigurationError(
             f"{url!r} names no file; write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db for "
             "one that starts at the root. Jobs in memory would not survive"
         )
@@ -82,13 +82,15 @@ def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:
     adopt = _flag(options.pop("adopt", "false"), url)
     busy = _seconds(options.pop("busy", str(BUSY)), url)
     if options:
-        raise InvalidJob(f"{url!r} has unknown options {sorted(options)}; known: adopt, busy")
+        raise ConfigurationError(
+            f"{url!r} has unknown options {sorted(options)}; known: adopt, busy"
+        )
     return SqliteStore(Path(name), clock=clock, ids=ids, busy=busy, adopt=adopt)
 
 
 def _flag(text: str, url: str) -> bool:
     if text not in {"true", "false"}:
-        raise InvalidJob(f"{url!r}: adopt is {text!r}; write true or false")
+        raise ConfigurationError(f"{url!r}: adopt is {text!r}; write true or false")
     return text == "true"
 
 
@@ -98,5 +100,5 @@ def _seconds(text: str, url: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= HOUR:
-        raise InvalidJob(f"{url!r}: busy is {text!r}; write seconds from 0 to 3600")
+        raise ConfigurationError(f"{url!r}: busy is {text!r}; write seconds from 0 to 3600")
     return seconds

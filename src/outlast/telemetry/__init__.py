@@ -1,4 +1,4 @@
-"""What happens, for whoever wants to know: log lines and metrics, made from the same events."""
+"""Telemetry: log lines, metrics and sinks, all fed by the same events."""
 
 from outlast.telemetry.error_log import log_full_errors
 from outlast.telemetry.events import Sink, TelemetryEvent, subscribe

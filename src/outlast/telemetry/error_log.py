@@ -1,4 +1,4 @@
-"""Errors in full, for an app that may show what its handlers say."""
+"""A sink that logs errors in full, for apps whose logs may quote arguments."""
 
 import logging
 
@@ -6,21 +6,21 @@ from outlast.telemetry.events import Sink, TelemetryEvent
 
 
 def log_full_errors(logger: logging.Logger) -> Sink:
-    """A sink that logs each error with its message and traceback: `listen(errors_in_full(log))`.
+    """Return a sink that logs each error with its message and traceback.
 
-    They may quote arguments, so nothing does this unless it is asked to. They are on the run too,
-    whether or not (`outlast show`).
+    Use it as `subscribe(log_full_errors(log))`. Messages and tracebacks may quote arguments, so
+    no other log line contains them. They are stored with the run in any case (`outlast show`).
     """
 
-    def sink(told: TelemetryEvent) -> None:
-        if told.error_text is not None:
-            facts = {"event": told.event, **told.fields, "traceback": told.error_text}
+    def sink(event: TelemetryEvent) -> None:
+        if event.error_text is not None:
+            fields = {"event": event.event, **event.fields, "traceback": event.error_text}
             logger.error(
                 "%s job=%s\n%s",
-                told.event,
-                told.fields["job"],
-                told.error_text,
-                extra={"facts": facts},
+                event.event,
+                event.fields["job"],
+                event.error_text,
+                extra={"facts": fields},
             )
 
     return sink

@@ -1,4 +1,4 @@
-"""The one place every event goes through: to its line in the log, and to whoever listens."""
+"""The event bus: every event becomes a log line and goes to the subscribed sinks."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -11,10 +11,13 @@ log = logging.getLogger("outlast.telemetry")
 
 @dataclass(frozen=True, slots=True)
 class TelemetryEvent:
-    """Something that happened: `job_end`, `slot`, `recovered` and so on, with its facts.
+    """Something that happened: `job_end`, `slot`, `recovered` and so on.
 
-    `words` are an error's message and traceback. They may quote arguments, so no log line of ours
-    has them.
+    Attributes:
+        event: Name of the event.
+        fields: Its data.
+        error_text: Message and traceback of an error. They may quote arguments, so no log line
+            of Outlast contains them.
     """
 
     event: str
@@ -23,72 +26,77 @@ class TelemetryEvent:
 
 
 Sink = Callable[[TelemetryEvent], None]
+"""Receives every event of the process."""
+
 
 _sinks: list[Sink] = []
 
 
 def subscribe(sink: Sink) -> Callable[[], None]:
-    """Hand every event of this process to `sink` from now on; what comes back ends that.
+    """Call `sink` with every event of this process; the returned function ends that.
 
-    As with the handlers of `logging` there is one list, whichever app it is. A sink is called where
-    the event happens, mostly on the event loop: let it be quick. What it raises changes no job.
-    In an app's own module it hears all of `outlast worker`: what happens where none of your code
-    is loaded is passed on to a process where it is.
+    There is one list of sinks per process, as with the handlers of `logging`. A sink is called
+    where the event happens, mostly on the event loop, and must return quickly. An error it
+    raises affects no job. In the app's module it receives all events of `outlast worker`:
+    processes that do not load the app forward theirs to one that does.
     """
-    once = _Guarded(sink)
-    _sinks.append(once)
+    guarded = _GuardedSink(sink)
+    _sinks.append(guarded)
 
-    def leave() -> None:
-        with suppress(ValueError):  # twice is fine
-            _sinks.remove(once)
+    def unsubscribe() -> None:
+        with suppress(ValueError):  # idempotent
+            _sinks.remove(guarded)
 
-    return leave
+    return unsubscribe
 
 
 def emit(
     logger: logging.Logger,
     level: int,
     event: str,
-    facts: Mapping[str, Any],
-    words: str | None = None,
+    fields: Mapping[str, Any],
+    error_text: str | None = None,
 ) -> None:
-    """Write the line and hand the event on; nothing that goes wrong there comes back."""
+    """Log the event and pass it to the sinks; never raises."""
     if logger.isEnabledFor(level):
-        pairs = " ".join(f"{key}={value}" for key, value in facts.items())
-        with suppress(Exception):  # a filter or handler of the app's raised: no fault of the job's
-            logger.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}})
+        pairs = " ".join(f"{key}={value}" for key, value in fields.items())
+        with suppress(Exception):  # a log filter or handler of the app raised
+            logger.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **fields}})
     if _sinks:
-        forward(TelemetryEvent(event, facts, words))
+        forward(TelemetryEvent(event, fields, error_text))
 
 
-def forward(told: TelemetryEvent) -> None:
-    """Hand an event to the sinks, without a line: the process where it happened wrote that."""
+def forward(event: TelemetryEvent) -> None:
+    """Pass an event to the sinks without a log line, which its own process has written."""
     for sink in tuple(_sinks):
-        sink(told)
+        sink(event)
 
 
 def has_audience(logger: logging.Logger, level: int) -> bool:
-    """Whether anybody would know; if not, its facts need not be gathered."""
+    """Return whether the event would be logged or received; if not, skip collecting its fields."""
     return bool(_sinks) or logger.isEnabledFor(level)
 
 
 def has_sinks() -> bool:
-    """Whether anybody listens in this process."""
+    """Return whether this process has sinks."""
     return bool(_sinks)
 
 
-class _Guarded:
-    """A sink that raises for nobody, and of whose faults the first is logged."""
+class _GuardedSink:
+    """A sink that never raises; its first error is logged."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._has_failed = False
 
-    def __call__(self, told: TelemetryEvent) -> None:
+    def __call__(self, event: TelemetryEvent) -> None:
         try:
-            self._sink(told)
-        except Exception as error:  # noqa: BLE001 - the app's own code, and no fault of the job's
+            self._sink(event)
+        except Exception as error:  # noqa: BLE001 - raised by the app's own code
             if not self._has_failed:
                 self._has_failed = True
-                name = type(error).__name__
-                log.warning("a sink raised %s at %s; the next ones are not told", name, told.event)
+                log.warning(
+                    "telemetry sink failed error=%s event=%s; its further errors are not logged",
+                    type(error).__name__,
+                    event.event,
+                )

@@ -8,7 +8,7 @@ from outlast.core.ids import Ids, RunId
 from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
 from outlast.jobs.jobtype import JobType
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 from outlast.worker.executors.thread import ThreadExecutor
 from outlast.worker.run_outcome import ActiveRun
 
@@ -17,9 +17,9 @@ async def call_handler(
     kind: JobType[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, ids: Ids
 ) -> Any:
     """What the handler returns, there and back through JSON; an outcome comes back as it is."""
-    claim = _claim(kind, kind.encode_args(args, kwargs), ids)
+    claim = _claim(kind, kind.encode_params(args, kwargs), ids)
     loop = asyncio.get_running_loop()
-    active = ActiveRun(claim, kind, lambda claim, _: Run(claim, loop=loop))
+    active = ActiveRun(claim, kind, lambda claim, _: WorkerRun(claim, loop=loop))
     value = await _call(active, kind.load(claim.params))
     if isinstance(value, HandlerOutcome):
         return value
@@ -33,7 +33,7 @@ async def _call(active: ActiveRun, params: dict[str, Any]) -> object:
     try:
         return await threads.run(active.handler, params)
     finally:
-        threads.drop()
+        threads.close_now()
 
 
 def _claim(kind: JobType[..., Any], params: str, ids: Ids) -> Claim:

@@ -21,7 +21,7 @@ from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
-from outlast.worker.engine import Engine
+from outlast.worker.engine import WorkerEngine
 from outlast.worker.lease_table import InMemoryLeaseTable
 from outlast.worker.maintenance.loop import Maintenance
 from outlast.worker.run_outcome import ActiveRun, OutcomeJudge
@@ -135,14 +135,14 @@ class Drainer:
             engine.close()
         return None if room is None else held.room
 
-    def _engine(self, held: "_Noted", queues: list[str], concurrency: int) -> Engine:
-        return Engine(
+    def _engine(self, held: "_Noted", queues: list[str], concurrency: int) -> WorkerEngine:
+        return WorkerEngine(
             self._store,
             self._registry,
             self._settings,
             ids=self._ids,
             random=_longest,
-            held=held,
+            leases=held,
             queues=queues,
             concurrency=concurrency,
             judge=self._witness,
@@ -183,9 +183,9 @@ class _RecordingJudge(OutcomeJudge):
         self.errors[active.claim.lease] = error
         return super().raised(active, error)
 
-    def unreadable(self, claim: Claim, error: BaseException) -> Change:
+    def invalid_params(self, claim: Claim, error: BaseException) -> Change:
         self.errors[claim.lease] = error
-        return super().unreadable(claim, error)
+        return super().invalid_params(claim, error)
 
 
 class _Noted(InMemoryLeaseTable):
@@ -210,7 +210,7 @@ class _CancelListener:
     """Tells handlers that run when somebody cancels their job; a worker hears it as it renews."""
 
     def __init__(
-        self, store: Store, held: InMemoryLeaseTable, engine: Engine, lease: timedelta
+        self, store: Store, held: InMemoryLeaseTable, engine: WorkerEngine, lease: timedelta
     ) -> None:
         self._store = store
         self._held = held

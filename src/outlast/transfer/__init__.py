@@ -1,5 +1,5 @@
-"""Moving everything from one store to another, with work going on at one of them at any moment."""
+"""Transfer of everything from one store to another; at any moment one of them accepts work."""
 
-from outlast.transfer.copy import Copied, StoreCopy, address_of
+from outlast.transfer.copy import CopyResult, StoreCopy, address_of
 
-__all__ = ["Copied", "StoreCopy", "address_of"]
+__all__ = ["CopyResult", "StoreCopy", "address_of"]

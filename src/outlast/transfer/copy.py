@@ -1,7 +1,7 @@
-"""The steps of a move. Killed at any of them, exactly one of the two stores takes work.
+"""The steps of a transfer. Killed at any step, exactly one of the two stores accepts work.
 
-The source does until the one write that says it has moved; a seal that nobody renews is over by
-itself. The target does from then on: opened by the last step, or by whoever opens it next.
+The source accepts work until one write marks it as moved; a seal that is not renewed expires. From
+then on the target accepts work: the last step opens it, or the next process that uses it.
 """
 
 import asyncio
@@ -31,49 +31,57 @@ from outlast.verify import verify
 
 log = logging.getLogger("outlast.copy")
 
-GRACE: Final = timedelta(seconds=30)
-SEAL: Final = timedelta(seconds=30)
-"""How long a seal lasts that nobody renews: so long nobody takes work when a copier dies."""
+DEFAULT_GRACE: Final = timedelta(seconds=30)
+"""Time for which running jobs may end after the source is sealed."""
 
-SEEN: Final = timedelta(seconds=3)
-"""Three times as long as whoever adds jobs may go without a look at such a store."""
+SEAL_DURATION: Final = timedelta(seconds=30)
+"""Time after which a seal expires unless renewed, so that the source accepts work again."""
 
-ROUNDS: Final = 5
-"""How often the rest is copied at most until both sides are the same; mostly that is twice."""
+SEAL_VISIBILITY_DELAY: Final = timedelta(seconds=3)
+"""Wait until clients see the seal of a store that cannot enforce it: three times their cache."""
 
-LOCK: Final = "outlast-copy"
+MAX_SYNC_ROUNDS: Final = 5
+"""Passes over the rows at most until both stores are equal; usually two suffice."""
+
+COPY_LOCK: Final = "outlast-copy"
 
 
-class Progress(Protocol):
-    """Told which step it is at, and how many more rows were looked at."""
+class CopyProgress(Protocol):
+    """Called with the current step and the number of rows handled since the last call."""
 
-    def __call__(self, step: str, more: int) -> None: ...
+    def __call__(self, step: str, more: int) -> None:
+        """Report progress."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
-    """What was moved: by kind how many rows, and the digest that both stores agree on."""
+class CopyResult:
+    """The result of a transfer: per table the number of rows and the digest of both stores."""
 
     source: str
     target: str
-    held: dict[str, TableDigest]
-    sealed_for: float  # seconds during which neither store took work
+    digests: dict[str, TableDigest]
+    sealed_for: float  # seconds during which neither store accepted work
     seconds: float
 
 
 def address_of(url: str) -> str:
-    """What the other store remembers of it: without the password, and from anywhere the same."""
+    """Return the address under which the other store records this one.
+
+    It has no password and does not depend on the working directory. Raises TransitionRefused if it
+    is too long.
+    """
     shown = str(without_password(url))
     if shown.startswith(SQLITE):
         name, mark, query = shown.removeprefix(SQLITE).partition("?")
         shown = f"{SQLITE}{Path(name).resolve()}{mark}{query}"
     if len(shown) > MAX_ADDRESS:
-        raise TransitionRefused(f"the address has over {MAX_ADDRESS:,} characters; shorten it")
+        raise TransitionRefused(f"the URL has over {MAX_ADDRESS:,} characters; shorten it")
     return shown
 
 
 class StoreCopy:
-    """Moves what `source` holds into `target`; run again, it goes on where it was."""
+    """Moves the contents of `source` into `target`; a repeated run continues the first."""
 
     def __init__(
         self,
@@ -83,14 +91,15 @@ class StoreCopy:
         from_url: str,
         to_url: str,
         new_id: Callable[[], JobId],
-        grace: timedelta = GRACE,
-        seal: timedelta = SEAL,
-        seen: timedelta = SEEN,
-        progress: Progress | None = None,
+        grace: timedelta = DEFAULT_GRACE,
+        seal: timedelta = SEAL_DURATION,
+        seen: timedelta = SEAL_VISIBILITY_DELAY,
+        progress: CopyProgress | None = None,
     ) -> None:
-        """Both are open; `seal` is renewed three times in its span.
+        """Create a transfer between two open stores.
 
-        `seen` is how long to wait for everybody to see it, where they look only now and then.
+        `seal` is the duration of the seal, renewed three times within it. `seen` is how long to
+        wait for clients to see the seal of a store that cannot enforce it.
         """
         self._seen = seen
         self._source = source
@@ -98,18 +107,25 @@ class StoreCopy:
         self._from = address_of(from_url)
         self._to = address_of(to_url)
         self._new_id = new_id
-        self._by: str = new_id()
+        self._transfer_id: str = new_id()
         self._grace = grace
         self._seal = seal
-        self._progress = progress or _silent
+        self._progress = progress or _ignore_progress
         if self._from == self._to:
             raise TransitionRefused(f"{self._from} is both --from and --to; name two stores")
 
-    async def run(self) -> Copied | None:
-        """None if all there was to do was to open a target that had been left ready."""
+    async def run(self) -> CopyResult | None:
+        """Run the transfer. Returns None if it only had to open a target that was left ready.
+
+        Raises TransitionRefused, StoreBusy, StoreMoved or OperatorError; the source then accepts
+        work again.
+        """
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with self._alone(self._source, self._from), self._alone(self._target, self._to):
+        async with (
+            self._exclusive(self._source, self._from),
+            self._exclusive(self._target, self._to),
+        ):
             if await self._is_finished():
                 return None
             await self._begin()
@@ -119,33 +135,33 @@ class StoreCopy:
             last = await self._under_seal()
             await self._set_status(self._target, TransferStage.OPEN)
         ended = loop.time()
-        held = {str(kind): each for kind, each in last.held.items()}
-        return Copied(
+        digests = {str(kind): each for kind, each in last.digests.items()}
+        return CopyResult(
             source=self._from,
             target=self._to,
-            held=held,
+            digests=digests,
             sealed_for=ended - sealed_at,
             seconds=ended - began,
         )
 
     @asynccontextmanager
-    async def _alone(self, store: Store, address: str) -> AsyncIterator[None]:
-        held = await store.acquire_lock(LOCK)
-        if held is None:
-            raise StoreBusy(f"somebody else copies from or to {address} just now; wait for that")
+    async def _exclusive(self, store: Store, address: str) -> AsyncIterator[None]:
+        lock = await store.acquire_lock(COPY_LOCK)
+        if lock is None:
+            raise StoreBusy(f"another transfer from or to {address} is running; wait for its end")
         try:
             yield
         finally:
             with suppress(OperatorError):
-                await held.release()
+                await lock.release()
 
     async def _is_finished(self) -> bool:
-        """Whether an earlier copier was killed after the decisive write."""
+        """Whether an earlier transfer died after its decisive write; opens the target then."""
         source, target = await self._source.transfer_status(), await self._target.transfer_status()
         if source.stage is not TransferStage.MOVED:
             return False
         if target.stage is TransferStage.READY and target.by == source.by:
-            self._by = target.by
+            self._transfer_id = target.by
             await self._set_status(self._target, TransferStage.OPEN)
             return True
         if target.stage is TransferStage.OPEN and source.other == self._to:
@@ -155,7 +171,10 @@ class StoreCopy:
         )
 
     async def _begin(self) -> None:
-        """The target says whose it is, unless it holds anything or is somebody else's."""
+        """Mark the target as filling from the source.
+
+        Raises TransitionRefused if it is not empty or belongs to another transfer.
+        """
         self._require_open(await self._source.transfer_status())
         there = await self._target.transfer_status()
         is_fresh = there.stage is TransferStage.OPEN
@@ -170,46 +189,48 @@ class StoreCopy:
             )
         await self._set_status(self._target, TransferStage.FILLING)
         if is_fresh:
-            await self._require_empty()  # nobody can have added anything since
+            await self._require_empty()  # from now on no client can add anything
 
-    def _require_open(self, footing: TransferStatus) -> None:
-        if footing.stage in (TransferStage.FILLING, TransferStage.READY):
+    def _require_open(self, status: TransferStatus) -> None:
+        if status.stage in (TransferStage.FILLING, TransferStage.READY):
             raise TransitionRefused(
-                f"{self._from} is itself being filled from {footing.other}; finish that first"
+                f"{self._from} is itself being filled from {status.other}; finish that first"
             )
-        if footing.stage is TransferStage.SEALED and footing.other != self._to:
+        if status.stage is TransferStage.SEALED and status.other != self._to:
             raise TransitionRefused(
-                f"{self._from} is being moved to {footing.other}; wait until that is over"
+                f"{self._from} is being moved to {status.other}; wait for its end"
             )
 
     async def _require_empty(self) -> None:
         for kind in TableKind:
             if kind is not TableKind.COUNTERS and await self._target.dump(kind, limit=1):
                 with suppress(OperatorError):
-                    await self._target.change_transfer_status(self._wish(TransferStage.OPEN))
+                    await self._target.change_transfer_status(
+                        self._status_change(TransferStage.OPEN)
+                    )
                 raise TransitionRefused(
                     f"{self._to} is not empty: it has {kind}; choose a new store as the target"
                 )
 
     async def _under_seal(self) -> SyncResult:
-        """The rest, while neither takes work; whatever fails, the source goes on at once."""
+        """Copy the rest while neither store accepts work. Any error opens the source again."""
         await self._require_stopped()
         if not await self._source.change_transfer_status(
-            self._wish(TransferStage.SEALED, grace=self._grace)
+            self._status_change(TransferStage.SEALED, grace=self._grace)
         ):
-            raise StoreBusy(f"{self._from} is sealed by another move; wait until that is over")
+            raise StoreBusy(f"{self._from} is sealed by another transfer; wait for its end")
         renewing = asyncio.create_task(self._keep_sealed(), name="outlast-seal")
         try:
             if Capability.SEALS not in self._source.capabilities:
                 await asyncio.sleep(self._seen.total_seconds())
             await drain(self._source, new_id=self._new_id)
-            last = await self._level_fully()
+            last = await self._sync_until_equal()
             await self._verify(self._target, self._to)
             await self._set_status(self._target, TransferStage.READY)
             await self._commit_move()
         except BaseException:
             with suppress(OutlastError):
-                await self._source.change_transfer_status(self._wish(TransferStage.OPEN))
+                await self._source.change_transfer_status(self._status_change(TransferStage.OPEN))
             raise
         finally:
             renewing.cancel()
@@ -217,81 +238,86 @@ class StoreCopy:
         return last
 
     async def _require_stopped(self) -> None:
-        """Some stores cannot make everybody see a seal at one moment: nobody may work there."""
+        """Require that no worker is alive, in a store that cannot enforce a seal."""
         if Capability.SEALS in self._source.capabilities:
             return
         alive = [worker for worker in await self._source.workers() if worker.is_alive]
         if alive:
             names = ", ".join(worker.instance_id for worker in alive[:5])
             raise TransitionRefused(
-                f"{self._from} can be copied only when nobody works there; stop these workers, "
-                f"and whoever adds jobs: {names}"
+                f"{self._from} can be moved only while no worker runs; stop these workers and all "
+                f"clients that add jobs: {names}"
             )
 
     async def _commit_move(self) -> None:
-        """The one write that decides which of the two takes work."""
-        if not await self._source.change_transfer_status(self._wish(TransferStage.MOVED)):
+        """Write the one change that decides which of the two stores accepts work."""
+        if not await self._source.change_transfer_status(self._status_change(TransferStage.MOVED)):
             raise StoreBusy(
-                f"the seal of {self._from} was over before the copy was; it works on. Run the "
-                "same command again"
+                f"the seal of {self._from} expired before the copy was complete; it accepts work "
+                "again. Run the same command again"
             )
 
     async def _keep_sealed(self) -> None:
-        """If it cannot, the seal is over by itself, and the decisive write is refused."""
+        """Renew the seal. If that fails, the seal expires and the decisive write is refused."""
         while True:
             await asyncio.sleep(self._seal.total_seconds() / 3)
             try:
-                await self._source.change_transfer_status(self._wish(TransferStage.SEALED))
+                await self._source.change_transfer_status(self._status_change(TransferStage.SEALED))
             except OperatorError as error:
-                log.warning("cannot renew the seal of %s yet: %s", self._from, error)
+                log.warning("cannot renew the seal of %s, will try again: %s", self._from, error)
 
-    async def _level_fully(self) -> SyncResult:
-        for number in range(ROUNDS):
+    async def _sync_until_equal(self) -> SyncResult:
+        for number in range(MAX_SYNC_ROUNDS):
             found = await self._sync_rows("compare" if number else "rest", ended_only=False)
             if not found.differed:
                 return found
         raise OperatorError(
-            f"{self._to} still differs from {self._from} after {ROUNDS} rounds; somebody writes "
-            f"to one of them by other means. {self._from} works on"
+            f"{self._to} still differs from {self._from} after {MAX_SYNC_ROUNDS} rounds; another "
+            f"program writes to one of them. {self._from} accepts work again; stop that program "
+            "and run the same command again"
         )
 
     async def _sync_rows(self, step: str, *, ended_only: bool) -> SyncResult:
-        def moved(more: int) -> None:
+        def on_rows(more: int) -> None:
             self._progress(step, more)
 
-        return await sync_rows(self._source, self._target, ended_only=ended_only, moved=moved)
+        return await sync_rows(self._source, self._target, ended_only=ended_only, on_rows=on_rows)
 
     async def _verify(self, store: Store, address: str) -> None:
         done = 0
 
-        def moved(now: int, _: int) -> None:
+        def on_jobs(now: int, _: int) -> None:
             nonlocal done
             self._progress("verify", now - done)
             done = now
 
-        report = await verify(store, progress=moved)
+        report = await verify(store, progress=on_jobs)
         if not report.is_sound:
             raise OperatorError(
                 f"{address} breaks {report.found:,} invariants, the first: "
-                f"{report.violations[0].what}; see outlast verify --url, mend it, and run the "
-                "same command again"
+                f"{report.violations[0].what}; see outlast verify --url {address}, repair it, "
+                "and run the same command again"
             )
 
     async def _set_status(self, store: Store, stage: TransferStage) -> None:
-        if not await store.change_transfer_status(self._wish(stage)):
-            footing = await store.transfer_status()
+        if not await store.change_transfer_status(self._status_change(stage)):
+            status = await store.transfer_status()
             raise StoreBusy(
-                f"{self._to} is {footing.stage} by another move, which is not to be {stage} now; "
+                f"{self._to} is {status.stage} by another transfer and cannot become {stage}; "
                 "run the same command again"
             )
 
-    def _wish(self, stage: TransferStage, *, grace: timedelta | None = None) -> StatusChange:
+    def _status_change(
+        self, stage: TransferStage, *, grace: timedelta | None = None
+    ) -> StatusChange:
         other = self._to if stage in (TransferStage.SEALED, TransferStage.MOVED) else self._from
-        wish = StatusChange(stage=stage, other=other, by=self._by)
+        change = StatusChange(stage=stage, other=other, by=self._transfer_id)
         return (
-            replace(wish, span=self._seal, grace=grace) if stage is TransferStage.SEALED else wish
+            replace(change, span=self._seal, grace=grace)
+            if stage is TransferStage.SEALED
+            else change
         )
 
 
-def _silent(step: str, more: int) -> None:  # noqa: ARG001 - nobody looks
-    return
+def _ignore_progress(step: str, more: int) -> None:
+    """Do nothing: the default progress callback."""

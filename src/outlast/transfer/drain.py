@@ -1,4 +1,4 @@
-"""Waiting until nothing runs in a sealed store: workers end their jobs, or hand them back."""
+"""Waits until no run is open in a sealed store: workers end their jobs or release them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,49 +15,55 @@ from outlast.errors import TransitionRefused
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
 
-LOOK: Final = 0.5
-"""Seconds between two looks, if nobody tells of an end before."""
+POLL_INTERVAL_S: Final = 0.5
+"""Seconds between two checks, unless a notification comes first."""
 
-LAST_WRITES: Final = timedelta(seconds=20)
-"""How long after the grace a worker may take to hand back, and a dead one's lease to lapse."""
+RELEASE_TIMEOUT: Final = timedelta(seconds=20)
+"""Time after the grace for workers to release jobs, and for leases of dead ones to expire."""
 
-AT_ONCE: Final = 500
-NAMED: Final = 5
+MAX_BATCH: Final = 500
+"""Jobs in one page at most."""
+
+MAX_JOBS_NAMED: Final = 5
+"""Jobs named in the error at most."""
 
 
 async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
-    """Until no run is open; TransitionRefused, naming who holds what, if it takes too long."""
+    """Wait until no run is open.
+
+    Raises TransitionRefused, naming jobs and their holders, if that takes too long.
+    """
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def wake(_: Notification) -> None:
         loop.call_soon_threadsafe(ended.set)
 
-    deaf = store.subscribe(wake, topics=[Topic.ENDED])
+    unsubscribe = store.subscribe(wake, topics=[Topic.ENDED])
     try:
-        while jobs := await store.running_under_other_boots(besides="", limit=AT_ONCE):
+        while jobs := await store.running_under_other_boots(besides="", limit=MAX_BATCH):
             ended.clear()
             if not await _reclaim(store, new_id):
                 await _require_time(store, jobs)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK):
+                    async with asyncio.timeout(POLL_INTERVAL_S):
                         await ended.wait()
     finally:
-        deaf()
+        unsubscribe()
 
 
 async def _reclaim(store: Store, new_id: Callable[[], JobId]) -> int:
-    """What a dead worker held: nobody else may be there to see it."""
-    lapsed = await store.expired_leases(limit=AT_ONCE)
-    changes = [decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in lapsed]
+    """Reclaim expired leases: no worker may be left to do it. Returns how many."""
+    expired = await store.expired_leases(limit=MAX_BATCH)
+    changes = [decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in expired]
     return sum(await store.apply(changes)) if changes else 0
 
 
 async def _require_time(store: Store, jobs: Sequence[Job]) -> None:
     grace = (await store.transfer_status()).grace
-    if grace is None or await store.now() > grace + LAST_WRITES:
-        held = ", ".join(f"{job.id} ({job.type}) by {job.holder}" for job in jobs[:NAMED])
+    if grace is None or await store.now() > grace + RELEASE_TIMEOUT:
+        held = ", ".join(f"{job.id} ({job.type}) by {job.holder}" for job in jobs[:MAX_JOBS_NAMED])
         raise TransitionRefused(
-            f"{len(jobs):,} jobs still run after the grace: {held}; the source works on. Stop "
-            "these workers or give a longer --grace, and run the same command again"
+            f"{len(jobs):,} jobs still run after the grace: {held}; the source accepts work "
+            "again. Stop these workers or give a longer --grace, and run the same command again"
         )

@@ -1,4 +1,4 @@
-"""Making one store hold what another one holds, kind by kind, without reading either one twice."""
+"""Row sync: makes one store equal to another, table by table, reading each row once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from typing import Any, Final
 from outlast.store.contract.transfer import Moving, Row, TableKind, key_of
 from outlast.store.rows.jobs import to_json_param
 
-LEAST: Final = 50
-MOST: Final = 1000
-"""How many rows a page has: the fewest, and the most."""
+MIN_PAGE_ROWS: Final = 50
+MAX_PAGE_ROWS: Final = 1000
+"""Rows of a page at least and at most."""
 
-HEAVY: Final = 4_000_000
-"""Bytes of a page after which the next one has fewer rows."""
+PAGE_BYTES_LIMIT: Final = 4_000_000
+"""Bytes of a page beyond which the next page has fewer rows."""
 
-Moved = Callable[[int], None]
-"""Called with how many more rows were looked at."""
+OnRows = Callable[[int], None]
+"""Called with the number of rows handled since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableDigest:
-    """What a store holds of one kind: how many rows, and a digest of all of them in order."""
+    """The number of rows of a table and the digest of all rows in key order."""
 
     rows: int
     digest: str
@@ -29,33 +29,34 @@ class TableDigest:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What one pass found: how many rows differed, and what the source holds of each kind."""
+    """The result of one pass: the number of rows that differed, and the source's digests."""
 
     differed: int
-    held: dict[TableKind, TableDigest]
+    digests: dict[TableKind, TableDigest]
 
 
 async def sync_rows(
-    source: Moving, target: Moving, *, ended_only: bool, moved: Moved
+    source: Moving, target: Moving, *, ended_only: bool, on_rows: OnRows
 ) -> SyncResult:
-    """Write into the target whatever differs; a pass that finds nothing has compared all.
+    """Write every row that differs into the target.
 
-    `ended_only`, while the source works: jobs that have ended, and nothing is deleted.
+    A pass that finds no difference has compared all rows. With `ended_only`, used while the source
+    accepts work, only ended jobs are copied and nothing is deleted.
     """
     differed = 0
-    held: dict[TableKind, TableDigest] = {}
+    digests: dict[TableKind, TableDigest] = {}
     for kind in TableKind:
         if kind is TableKind.COUNTERS:
-            await target.load(kind, await source.dump(kind, limit=MOST))
+            await target.load(kind, await source.dump(kind, limit=MAX_PAGE_ROWS))
             continue
-        lane = _TableSync(source, target, kind, ended_only=ended_only)
-        differed += await lane.sync_rows(moved)
-        held[kind] = TableDigest(lane.rows, lane.digest.hexdigest())
-    return SyncResult(differed, held)
+        table = _TableSync(source, target, kind, ended_only=ended_only)
+        differed += await table.sync_rows(on_rows)
+        digests[kind] = TableDigest(table.rows, table.digest.hexdigest())
+    return SyncResult(differed, digests)
 
 
 class _TableSync:
-    """One kind, page by page from the first key to the last, on both sides."""
+    """Syncs one table, page by page in key order on both sides."""
 
     def __init__(
         self, source: Moving, target: Moving, kind: TableKind, *, ended_only: bool
@@ -64,18 +65,18 @@ class _TableSync:
         self._target = target
         self._kind = kind
         self._ended_only = ended_only
-        self._there = _RowCursor(target, kind)
-        self._limit = LEAST
+        self._target_rows = _RowCursor(target, kind)
+        self._limit = MIN_PAGE_ROWS
         self.rows = 0
         self.digest = sha256()
 
-    async def sync_rows(self, moved: Moved) -> int:
+    async def sync_rows(self, on_rows: OnRows) -> int:
         differed, after = 0, None
         while True:
             rows = await self._page(after)
             after = key_of(self._kind, rows[-1]) if rows else None
-            differed += await self._even_out(rows, after)
-            moved(len(rows))
+            differed += await self._write_differences(rows, after)
+            on_rows(len(rows))
             if not rows:
                 return differed
 
@@ -84,15 +85,19 @@ class _TableSync:
             self._kind, after=after, limit=self._limit, ended_only=self._ended_only
         )
         text = to_json_param(rows).encode()
-        self.digest.update(text[1:-1] + b"," if rows else b"")  # however it is cut into pages
+        self.digest.update(text[1:-1] + b"," if rows else b"")  # independent of the page size
         self.rows += len(rows)
-        heavy = len(text) > HEAVY
-        self._limit = max(LEAST, self._limit // 2) if heavy else min(MOST, self._limit * 2)
+        is_heavy = len(text) > PAGE_BYTES_LIMIT
+        self._limit = (
+            max(MIN_PAGE_ROWS, self._limit // 2)
+            if is_heavy
+            else min(MAX_PAGE_ROWS, self._limit * 2)
+        )
         return rows
 
-    async def _even_out(self, rows: Sequence[Row], upto: Row | None) -> int:
-        """Write what the target lacks of these, or has otherwise; delete what only it has."""
-        there = await self._there.upto(upto)
+    async def _write_differences(self, rows: Sequence[Row], upto: Row | None) -> int:
+        """Write missing and different rows to the target; delete rows that only it has."""
+        there = await self._target_rows.upto(upto)
         here = {key_of(self._kind, row): row for row in rows}
         changed = [row for key, row in here.items() if there.get(key) != row]
         gone = [] if self._ended_only else [list(key) for key in there if key not in here]
@@ -102,19 +107,19 @@ class _TableSync:
 
 
 class _RowCursor:
-    """A store's rows of one kind in the order of their keys, taken as far as somebody asks."""
+    """Reads the rows of one table in key order, as far as requested."""
 
     def __init__(self, store: Moving, kind: TableKind) -> None:
         self._store = store
         self._kind = kind
         self._read: dict[tuple[Any, ...], Row] = {}
         self._last: tuple[Any, ...] | None = None
-        self._is_over = False
+        self._is_exhausted = False
 
     async def upto(self, key: Row | None) -> dict[tuple[Any, ...], Row]:
-        """Those not taken yet, up to that key; without one, all of them."""
+        """Return the rows after the last call up to a key; without a key, all remaining rows."""
         end = None if key is None else tuple(key)
-        while not self._is_over and (end is None or self._last is None or self._last < end):
+        while not self._is_exhausted and (end is None or self._last is None or self._last < end):
             await self._read_on()
         taken = {each: row for each, row in self._read.items() if end is None or each <= end}
         for each in taken:
@@ -122,7 +127,7 @@ class _RowCursor:
         return taken
 
     async def _read_on(self) -> None:
-        page = await self._store.dump(self._kind, after=self._last, limit=MOST)
-        self._is_over = not page
+        page = await self._store.dump(self._kind, after=self._last, limit=MAX_PAGE_ROWS)
+        self._is_exhausted = not page
         self._read |= {key_of(self._kind, row): row for row in page}
         self._last = key_of(self._kind, page[-1]) if page else self._last

@@ -1,1 +1,1 @@
-"""Running jobs: take them, run them, close their runs, and look after what others left."""
+"""The worker: claims jobs, runs them, closes their runs and maintains the store."""

@@ -1,4 +1,4 @@
-"""One attempt at a job: read its params, call its handler, and hand on what became of it."""
+"""Runs one attempt of a job: decode params, call the handler, hand the change to the finisher."""
 
 import asyncio
 import logging
@@ -14,25 +14,25 @@ from outlast.core.state import Loss, RunStatus
 from outlast.errors import OutlastError
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.registry import Registry
-from outlast.run_context import Begin, Run
+from outlast.run_context import Begin, WorkerRun
 from outlast.worker import log_events
 from outlast.worker.deadlines import Deadlines
 from outlast.worker.executors.base import Executor
-from outlast.worker.executors.coroutine import ImmediateError, clear_cancellation
+from outlast.worker.executors.coroutine import ImmediateResult, clear_cancellation
 from outlast.worker.lease_table import LeaseTable
 from outlast.worker.progress_reporter import ProgressReporter
-from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describe
+from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describe_error
 
 log = logging.getLogger("outlast.worker")
 
-KEPT = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
-"""Runs whose transaction is committed with their end; any other end undoes it."""
+COMMITTED_STATUSES = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
+"""WorkerRun statuses that commit the run's transaction; every other status rolls it back."""
 
 
 class AttemptRunner:
-    """Runs claims, each in the task of its slot, and hands what became of them to `finish`.
+    """Runs claims, each in the task of its execution slot, and passes changes to `finish`.
 
-    Every job passes here, so what most jobs do not need is made only when it is asked for.
+    Every job passes through this class, so objects that most jobs do not need are created lazily.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class AttemptRunner:
         *,
         begin: Begin | None,
         finish: Callable[[Change], None],
-        settled: Callable[[Sequence[Change], Sequence[bool]], None],
-        held: LeaseTable,
+        on_written: Callable[[Sequence[Change], Sequence[bool]], None],
+        leases: LeaseTable,
         reporter: ProgressReporter | None,
         is_torn_down: Callable[[], bool],
     ) -> None:
@@ -53,83 +53,89 @@ class AttemptRunner:
         self._executors = executors
         self._begin = begin
         self._finish = finish
-        self._settled = settled
-        self._held = held
+        self._on_written = on_written
+        self._leases = leases
         self._reporter = reporter
         self._is_torn_down = is_torn_down
         self._loop = asyncio.get_running_loop()
-        self._deadlines = Deadlines(self._timed_out)
+        self._deadlines = Deadlines(self._on_timeout)
         self.active: dict[tuple[JobId, int], ActiveRun] = {}
 
     def begin(
-        self, claim: Claim, slot: "asyncio.Task[Any]", started: float
+        self, claim: Claim, slot_task: "asyncio.Task[Any]", started: float
     ) -> Coroutine[Any, Any, None] | None:
-        """Call its handler. None if it is over already; else the rest of it, for `slot` to await.
+        """Call the handler of a claim.
 
-        `started` is a moment of the loop. Raises for no fault of a handler's.
+        `started` is a time of the event loop. Returns None if the run has ended already, otherwise
+        the coroutine that `slot_task` awaits for the rest of it. Handler errors are not raised.
         """
         try:
             kind = self._registry.get(claim.type)
             params = kind.load(claim.params)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
-            change = self._judge.unreadable(claim, error)
+        except BaseException as error:  # noqa: BLE001 - any error means that the job cannot run
+            change = self._judge.invalid_params(claim, error)
             self._finish(change)
             log_events.job_error(claim, error, change.error or type(error).__name__)
             return None
-        active = ActiveRun(claim, kind, self._new_run, slot, started)
-        active.is_told = log_events.job_start(claim)
-        self._tell_start(claim, kind)
+        active = ActiveRun(claim, kind, self._new_run, slot_task, started)
+        active.is_logged = log_events.job_start(claim)
+        self._record_start(claim, kind)
         step = self._executors[kind.executor].call(active, params)
-        if type(step) is ImmediateError and active.is_plain and self._is_closed(active, step.value):
+        if (
+            type(step) is ImmediateResult
+            and active.is_plain
+            and self._is_closed(active, step.value)
+        ):
             return None
         return self._rest(active, step)
 
     def abandon(self, claim: Claim, error: Exception) -> None:
-        """It could not even be judged, and nobody knows how far it was."""
-        self._finish(self._judge.decide(claim, Lost(Loss.OWNER_DEAD, describe(error))))
+        """Close a run as lost because an internal error prevented its outcome."""
+        self._finish(self._judge.decide(claim, Lost(Loss.OWNER_DEAD, describe_error(error))))
         with suppress(Exception):
             log.error("run could not be ended job=%s", claim.id, exc_info=error)
 
     def close(self) -> None:
+        """Cancel the `max_runtime` timers."""
         self._deadlines.close()
 
-    def _new_run(self, claim: Claim, kind: AnyType) -> Run:
-        tell = None if self._reporter is None else self._reporter.tell
-        # What its type asks for counts, also where a test runs it in another place.
+    def _new_run(self, claim: Claim, kind: AnyType) -> WorkerRun:
+        notify = None if self._reporter is None else self._reporter.notify
+        # The policy of the type decides, also where a test replaces the executor.
         begin = None if kind.policy.executor in {"process", "command"} else self._begin
-        return Run(claim, begin=begin, loop=self._loop, tell=tell)
+        return WorkerRun(claim, begin=begin, loop=self._loop, notify=notify)
 
-    def _tell_start(self, claim: Claim, kind: AnyType) -> None:
+    def _record_start(self, claim: Claim, kind: AnyType) -> None:
         name = kind.executor
         if name == "async":
-            self._held.enter(claim, limit=kind.max_runtime)
+            self._leases.start_async(claim, limit=kind.max_runtime)
             return
-        # What a command is to be is said by a function, in a thread of this process.
-        place = "thread" if name == "command" else name
-        self._held.start(claim, executor=place, limit=kind.max_runtime)
+        # The handler that builds a command runs in a thread of this process.
+        executor = "thread" if name == "command" else name
+        self._leases.start(claim, executor=executor, limit=kind.max_runtime)
 
-    def _tell_end(self, active: ActiveRun, change: Change) -> None:
+    def _log_end(self, active: ActiveRun, change: Change) -> None:
         rows = active.run.rows_processed if active.has_run else 0
         log_events.job_end(active.claim, change, self._loop.time() - active.started, rows)
 
     def _is_closed(self, active: ActiveRun, value: object) -> bool:
-        """Whether that was all there is to do about it; else the long way is the right one."""
+        """Close a run that returned without awaiting. Returns False if `_rest` must handle it."""
         try:
             change = self._judge.returned(active, value)
-        except BaseException:  # noqa: BLE001 - it will be raised there again, and judged
+        except BaseException:  # noqa: BLE001 - `_rest` raises it again and judges it
             return False
-        self._held.returned(active.claim)
-        if active.is_told:
-            self._tell_end(active, change)
+        self._leases.returned(active.claim)
+        if active.is_logged:
+            self._log_end(active, change)
         self._finish(change)
         return True
 
     async def _rest(self, active: ActiveRun, step: Awaitable[object]) -> None:
-        """From its first step to its end, which is handed on."""
+        """Await the handler and pass its change to the finisher."""
         key = active.claim.job_id, active.claim.token
         self.active[key] = active
         try:
-            change = await self._watched(active, step)
+            change = await self._await_handler(active, step)
             if active.has_run:
                 await self._end(active, change)
             elif not active.abandoned:
@@ -137,8 +143,8 @@ class AttemptRunner:
         finally:
             del self.active[key]
 
-    async def _watched(self, active: ActiveRun, step: Awaitable[object]) -> Change:
-        """Await the handler; whatever it does, a change comes back, and the slot is as before."""
+    async def _await_handler(self, active: ActiveRun, step: Awaitable[object]) -> Change:
+        """Await the handler. Always returns a change and leaves the slot's task uncancelled."""
         limit = active.kind.max_runtime
         if limit is not None:
             self._deadlines.watch(active, limit)
@@ -150,50 +156,51 @@ class AttemptRunner:
             if change.error is not None:
                 log_events.job_error(active.claim, error, change.error)
         finally:
-            task, active.task, active.stop = active.task, None, None  # nobody may cancel the slot
+            task, active.task, active.stop = active.task, None, None  # the slot's task is reused
             if limit is not None:
                 self._deadlines.forget(active, limit)
-            self._held.returned(active.claim)
+            self._leases.returned(active.claim)
         if task is not None and task.cancelling():
             await clear_cancellation(task)
-        if active.is_told:
-            self._tell_end(active, change)
+        if active.is_logged:
+            self._log_end(active, change)
         return change
 
     def _leave_if_torn_down(self, active: ActiveRun, error: BaseException) -> None:
-        """When the loop itself is being ended: leave the job in order, then go."""
+        """Release the run and raise again if the event loop itself is being closed."""
         if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
             if not active.abandoned:
                 self._finish(self._judge.abandon(active.claim))
             raise error
 
-    def _timed_out(self, active: ActiveRun) -> None:
-        """Ask it to stop, and renew no more: a handler that does not comply loses its lease."""
-        self._held.expire(active.claim.lease)
+    def _on_timeout(self, active: ActiveRun) -> None:
+        """Ask the handler to stop and stop renewing its lease, which then expires."""
+        self._leases.expire(active.claim.lease)
         active.interrupt(Lost(Loss.TIMEOUT))
 
     async def _end(self, active: ActiveRun, change: Change) -> None:
-        """For whoever had a hand on their run: they may have said or opened something."""
+        """Write the last progress of a run whose handler used its run object, then close it."""
         run = active.run
-        # Not beside an open transaction: it holds the lock that a report would wait for.
+        # An open transaction holds the lock that a progress write would wait for.
         if self._reporter is not None and run.has_news and run.opened is None:
-            await self._reporter.last(run)
+            await self._reporter.write_last(run)
         if not active.abandoned:
             await self._close(active, change)
 
     async def _close(self, active: ActiveRun, change: Change) -> None:
-        """Finish the run; where it opened a transaction, together with that or not at all."""
+        """Finish the run, in one commit with its transaction if the handler opened one."""
         opened = active.run.opened
         if opened is None:
             self._finish(change)
             return
         try:
-            if change.move.run not in KEPT:
+            if change.move.run not in COMMITTED_STATUSES:
                 await opened.rollback()
             elif await opened.commit([change]):
-                self._settled([change], [True])
+                self._on_written([change], [True])
                 return
-            # Refused, and its effects undone with it: written again, the refusal is on record.
+            # The store refused the change and rolled back the effects. The finisher writes the
+            # change again, so that the refusal is counted and logged.
         except OutlastError as error:
             change = self._judge.raised(active, error)
         self._finish(change)

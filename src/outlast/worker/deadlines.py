@@ -1,4 +1,4 @@
-"""Time limits of what runs: one timer per limit, not one per job."""
+"""`max_runtime` timers: one timer per limit, not one per job."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,39 +8,41 @@ from outlast.worker.run_outcome import ActiveRun
 
 
 class Deadlines:
-    """Calls `late` for each run that is watched for longer than its limit.
+    """Calls `on_timeout` for each watched run that exceeds its limit.
 
-    Of runs with the same limit the one that started first is late first, so a dict in the order of
-    their starts is all the queue there is, and to start or end a run costs no timer.
+    Runs with the same limit time out in the order of their starts. One dict in that order and one
+    timer per limit are enough, so starting or ending a run creates no timer.
     """
 
-    def __init__(self, late: Callable[[ActiveRun], None]) -> None:
-        self._late = late
+    def __init__(self, on_timeout: Callable[[ActiveRun], None]) -> None:
+        self._on_timeout = on_timeout
         self._loop = asyncio.get_running_loop()
-        self._lines: dict[timedelta, dict[ActiveRun, float]] = {}
+        self._watched: dict[timedelta, dict[ActiveRun, float]] = {}
         self._timers: dict[timedelta, asyncio.TimerHandle] = {}
 
     def watch(self, active: ActiveRun, limit: timedelta) -> None:
-        when = active.started + limit.total_seconds()
-        self._lines.setdefault(limit, {})[active] = when
+        """Call `on_timeout` if the run is still watched `limit` after its start."""
+        deadline = active.started + limit.total_seconds()
+        self._watched.setdefault(limit, {})[active] = deadline
         if limit not in self._timers:
-            self._timers[limit] = self._loop.call_at(when, self._look, limit)
+            self._timers[limit] = self._loop.call_at(deadline, self._check, limit)
 
     def forget(self, active: ActiveRun, limit: timedelta) -> None:
-        """It has ended; twice is fine."""
-        self._lines[limit].pop(active, None)
+        """Stop watching a run. Idempotent."""
+        self._watched[limit].pop(active, None)
 
     def close(self) -> None:
+        """Cancel every timer."""
         for timer in self._timers.values():
             timer.cancel()
 
-    def _look(self, limit: timedelta) -> None:
+    def _check(self, limit: timedelta) -> None:
         del self._timers[limit]
-        line = self._lines[limit]
+        watched = self._watched[limit]
         now = self._loop.time()
-        for active, when in [*line.items()]:
-            if when > now:
-                self._timers[limit] = self._loop.call_at(when, self._look, limit)
+        for active, deadline in [*watched.items()]:
+            if deadline > now:
+                self._timers[limit] = self._loop.call_at(deadline, self._check, limit)
                 return
-            del line[active]
-            self._late(active)
+            del watched[active]
+            self._on_timeout(active)

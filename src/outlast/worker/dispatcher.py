@@ -1,4 +1,4 @@
-"""Taking jobs: as many as there is room for, and under backlog some more to have at hand."""
+"""The dispatcher: claims jobs for free execution slots, and prefetches some under backlog."""
 
 import asyncio
 import logging
@@ -14,52 +14,57 @@ from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
 from outlast.store.contract.jobs import Jobs
 from outlast.store.contract.notifications import Notification
 from outlast.telemetry.outage_log import OutageLog
-from outlast.worker.prefetch import TOO_LONG, PrefetchBudget
+from outlast.worker.prefetch import MAX_PREFETCH_WAIT_S, PrefetchBudget
 
 log = logging.getLogger("outlast.worker")
 
-AT_ONCE = 500
-"""How many one claim asks for beyond those that start at once: more would keep all waiting."""
+MAX_PREFETCH_PER_CLAIM = 500
+"""Jobs one claim prefetches at most; a larger claim delays the jobs that can start."""
 
-FAIR = 0.25
-"""For how long, in seconds, jobs that must not wait here may be passed over for others."""
+MAX_PREFETCH_ONLY_S = 0.25
+"""Seconds for which claims may prefetch only, which passes over jobs that must start at once."""
 
-EMPTY_LOOKS = 4
-REST = 3
-"""After so many looks for nothing the next ones are that much rarer, until there is work again."""
+EMPTY_POLLS_BEFORE_BACKOFF = 4
+"""Empty polls in a row after which an idle worker polls more slowly."""
 
-LONGEST_REST = 1.5
-"""In seconds. Who looks more rarely than that anyway looks as often as they were told to."""
+EMPTY_POLL_FACTOR = 3
+"""Factor by which an idle worker lengthens its poll interval."""
 
-LOOK = 0.5
-"""How often, in seconds, what is at hand is looked at anew while nothing moves."""
+MAX_EMPTY_POLL_S = 1.5
+"""Longest poll interval, in seconds, that the factor produces; a longer `poll` stays as it is."""
+
+PREFETCH_REVIEW_INTERVAL_S = 0.5
+"""Seconds between two reviews of the prefetched jobs."""
 
 
-class ExecutionPool(Protocol):
-    """Where jobs run, as the dispatcher sees it."""
+class DispatchTarget(Protocol):
+    """The execution pool as the dispatcher sees it."""
 
     @property
-    def ready(self) -> Sequence[Claim]:
-        """Those that wait for a place, the next one first."""
+    def prefetched(self) -> Sequence[Claim]:
+        """Claims that wait for an execution slot, the next one first."""
         ...
 
     def running(self) -> Iterable[tuple[str, float]]:
-        """The type of each that runs, and since when, by the loop's clock."""
+        """Return the type and the start, in time of the loop, of each running job."""
         ...
 
-    def give_back(self, claims: Sequence[Claim]) -> int:
-        """Hand these back to the store, where their delivery allows; how many went."""
+    def release(self, claims: Sequence[Claim]) -> int:
+        """Release these claims to the store where their delivery allows it; return how many."""
         ...
 
 
 class Dispatcher:
-    """Fills `places` from the store; woken by hints, right without them."""
+    """Fills the execution pool from the store.
+
+    Notifications wake it early. Polling alone is sufficient for correctness.
+    """
 
     def __init__(
         self,
         store: Jobs,
         holder: LeaseHolder,
-        places: ExecutionPool,
+        pool: DispatchTarget,
         *,
         queues: Sequence[str],
         types: Collection[str],
@@ -67,79 +72,80 @@ class Dispatcher:
         prefetch: int,
         lease: timedelta,
         poll: timedelta,
-        took: Callable[[Sequence[Claim]], None],
-        room: Callable[[], int],
+        on_claimed: Callable[[Sequence[Claim]], None],
+        lease_capacity: Callable[[], int],
         is_busy: Callable[[], bool],
     ) -> None:
         self._store = store
         self._holder = holder
-        self._places = places
+        self._pool = pool
         self._queues = deque(queues)
         self._types = types
         self._concurrency = concurrency
-        self._stock = PrefetchBudget(concurrency=concurrency, most=prefetch)
+        self._budget = PrefetchBudget(concurrency=concurrency, limit=prefetch)
         self._lease = lease
         self._poll = poll.total_seconds()
-        self._complaint = OutageLog(log, "take jobs")
-        self._took = took
-        self._room_to_hold = room
+        self._outage = OutageLog(log, "claim jobs")
+        self._on_claimed = on_claimed
+        self._lease_capacity = lease_capacity
         self._is_busy = is_busy
         self._stopping = False
-        self._is_shut = False
+        self._is_sealed = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._may_stock = True
-        self._empty_looks = 0
-        self._low = concurrency  # when fewer than that are in hand it is time to ask for more
-        self._fair = self._moved = self._looked = self._loop.time()
+        self._may_prefetch = True
+        self._empty_polls = 0
+        self._refill_below = concurrency  # claim more when fewer jobs than this are claimed
+        self._last_full_claim = self._last_change = self._last_review = self._loop.time()
         self.claimed_count = 0
         self.idle = asyncio.Event()
 
-    def hint(self, hint: Notification) -> None:
-        """A commit may have brought work. Any thread may call it."""
-        if hint.queues and not self._wake.is_set():
-            with suppress(RuntimeError):  # the loop is closed: nobody works here any more
+    def notify(self, notification: Notification) -> None:
+        """Wake the dispatcher after a commit that may have added work. Thread-safe."""
+        if notification.queues and not self._wake.is_set():
+            with suppress(RuntimeError):  # the loop is closed, so the worker has stopped
                 self._loop.call_soon_threadsafe(self._wake.set)
 
     def wake(self) -> None:
-        """Look now."""
+        """Claim now instead of at the next poll."""
         self._wake.set()
 
-    def done(self, kind: str, started: float, ended: float) -> None:
-        """A job of that type has left its place; moments are of the loop's clock."""
+    def run_ended(self, kind: str, started: float, ended: float) -> None:
+        """Record that a job of that type left its execution slot; times are of the loop."""
         self.claimed_count -= 1
-        self._moved = ended
-        self._stock.ended(kind, ended - started)
-        if self.claimed_count < self._low and not self._wake.is_set():
+        self._last_change = ended
+        self._budget.ended(kind, ended - started)
+        if self.claimed_count < self._refill_below and not self._wake.is_set():
             self._wake.set()
 
-    def give_back_all(self) -> None:
-        """What waits here for a place goes back to the store, where its delivery allows."""
-        if self._places.ready:
-            self.claimed_count -= self._places.give_back(list(self._places.ready))
+    def release_prefetched(self) -> None:
+        """Release all prefetched claims to the store where their delivery allows it."""
+        if self._pool.prefetched:
+            self.claimed_count -= self._pool.release(list(self._pool.prefetched))
 
     def stop(self) -> None:
-        """Take no more. A claim under way still comes in: it must not be forgotten."""
+        """Start no further claim. A claim under way still delivers its jobs."""
         self._stopping = True
         self._wake.set()
 
     async def run(self) -> None:
+        """Claim jobs until `stop`."""
         while not self._stopping:
             self._wake.clear()
             self._return_excess()
-            taken = await self._claim_and_log_errors() if self._wants_more() else 0
-            if not taken:
+            claimed = await self._claim_and_log_errors() if self._wants_more() else 0
+            if not claimed:
                 await self._pause()
 
     async def run_once(self) -> int:
-        """Ask every queue in turn until there is no room left; how many jobs were taken."""
-        taken = 0
+        """Claim from each queue in turn while there is capacity; return the number of jobs."""
+        claimed = 0
         for queue in tuple(self._queues):
-            limit, prefetch = self._room()
+            limit, prefetch = self._capacity()
             if limit + prefetch:
-                taken += await self._claim(queue, limit, prefetch)
+                claimed += await self._claim(queue, limit, prefetch)
         self._queues.rotate(-1)
-        return taken
+        return claimed
 
     async def _claim(self, queue: str, limit: int, prefetch: int) -> int:
         claims = await self._store.claim(
@@ -151,99 +157,102 @@ class Dispatcher:
             lease=self._lease,
         )
         if limit:
-            # One that must not wait here was next: until none is, take only what can start.
-            self._fair = self._loop.time()
-            self._may_stock = not any(_starts_at_once(claim) for claim in claims)
+            # A job that must start at once was next: until none is, claim only what can start.
+            self._last_full_claim = self._loop.time()
+            self._may_prefetch = not any(_must_start_at_once(claim) for claim in claims)
         if not claims:
-            log.debug("nothing to take queue=%s", queue)
+            log.debug("nothing to claim queue=%s", queue)
             return 0
         self.claimed_count += len(claims)
-        self._moved = self._loop.time()
-        self._took(claims)
+        self._last_change = self._loop.time()
+        self._on_claimed(claims)
         return len(claims)
 
     def _wants_more(self) -> bool:
-        # Now and then the stock runs out before it is filled: then any job can be the next.
-        is_fair = self._loop.time() - self._fair < FAIR
-        target = self._more() + len(self._places.ready) if is_fair else 0
-        self._low = self._concurrency + target // 2
-        return self.claimed_count < self._low
+        # From time to time the prefetched jobs run out before the refill. The next claim then has
+        # free slots and accepts any job.
+        is_fair = self._loop.time() - self._last_full_claim < MAX_PREFETCH_ONLY_S
+        target = self._prefetch_capacity() + len(self._pool.prefetched) if is_fair else 0
+        self._refill_below = self._concurrency + target // 2
+        return self.claimed_count < self._refill_below
 
-    def _more(self) -> int:
-        """How many jobs beyond those that are ready make up the work to have at hand."""
-        if self._is_stuck or not self._may_stock:
+    def _prefetch_capacity(self) -> int:
+        """Return how many more jobs to prefetch."""
+        if self._is_stuck or not self._may_prefetch:
             return 0
-        return self._stock.room(self._places.ready)
+        return self._budget.room(self._pool.prefetched)
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether every place has been taken for so long that nobody should wait for one."""
+        """Whether all slots have been busy for so long that no job should wait for one."""
         is_full = self.claimed_count >= self._concurrency
-        return is_full and self._loop.time() - self._moved > TOO_LONG
+        return is_full and self._loop.time() - self._last_change > MAX_PREFETCH_WAIT_S
 
-    def _room(self) -> tuple[int, int]:
-        """How many to take to run at once, and how many to have at hand."""
-        most = self._room_to_hold()
+    def _capacity(self) -> tuple[int, int]:
+        """Return how many jobs to claim for free slots, and how many to prefetch."""
+        most = self._lease_capacity()
         limit = min(most, max(0, self._concurrency - self.claimed_count))
-        return limit, min(most - limit, AT_ONCE, self._more())
+        return limit, min(most - limit, MAX_PREFETCH_PER_CLAIM, self._prefetch_capacity())
 
     def _return_excess(self) -> None:
-        """What turns out to be slow is given back: somebody else may be idle."""
+        """Release prefetched jobs that would wait too long; another worker may be idle."""
         now = self._loop.time()
-        if now - self._looked < LOOK or not self._places.ready:
+        if now - self._last_review < PREFETCH_REVIEW_INTERVAL_S or not self._pool.prefetched:
             return
-        self._looked = now
-        for kind, since in self._places.running():
-            self._stock.runs(kind, now - since)
-        # Those for whom there is a place are about to start.
-        free = self._concurrency - self.claimed_count + len(self._places.ready)
-        waiting = list(self._places.ready)[max(0, free) :]
-        slow = waiting if self._is_stuck else self._stock.excess(waiting)
-        gone = self._places.give_back(slow) if slow else 0
-        self.claimed_count -= gone
-        if gone:
-            log.info("gave back %d jobs that would have waited here for too long", gone)
+        self._last_review = now
+        for kind, since in self._pool.running():
+            self._budget.still_running(kind, now - since)
+        # Jobs for which a slot is free are about to start.
+        free = self._concurrency - self.claimed_count + len(self._pool.prefetched)
+        waiting = list(self._pool.prefetched)[max(0, free) :]
+        slow = waiting if self._is_stuck else self._budget.excess(waiting)
+        released = self._pool.release(slow) if slow else 0
+        self.claimed_count -= released
+        if released:
+            log.info("prefetched jobs released count=%d reason=excess", released)
 
     async def _claim_and_log_errors(self) -> int:
         self.idle.clear()
         try:
-            taken = await self.run_once()
+            claimed = await self.run_once()
         except StoreClosed:
             raise
         except StoreMoved as error:
-            log.error("no more jobs are taken here: %s", error)  # noqa: TRY400 - one clear line
+            log.error("claiming stopped: %s", error)  # noqa: TRY400 - the message is complete
             self._stopping = True
             self.idle.set()
             return 0
         except StoreSealed as error:
-            if not self._is_shut:
-                log.warning("no jobs are taken for now: %s", error)
-            self._is_shut = True
+            if not self._is_sealed:
+                log.warning("claiming paused: %s", error)
+            self._is_sealed = True
             return 0
         except OperatorError as error:
-            self._complaint.failed(error)
+            self._outage.failed(error)
             return 0
         except Exception:
-            log.exception("taking jobs failed; it will be tried again")
+            log.exception("claim failed; the worker retries")
             return 0
-        self._complaint.recovered()
-        if self._is_shut:
-            log.info("jobs are taken again")
-            self._is_shut = False
-        self._empty_looks = 0 if taken else self._empty_looks + 1
-        if not taken and not self._is_busy():
+        self._outage.recovered()
+        if self._is_sealed:
+            log.info("claiming resumed")
+            self._is_sealed = False
+        self._empty_polls = 0 if claimed else self._empty_polls + 1
+        if not claimed and not self._is_busy():
             self.idle.set()
-        return taken
+        return claimed
 
     async def _pause(self) -> None:
-        is_resting = not self.claimed_count and self._empty_looks >= EMPTY_LOOKS
-        rest = max(self._poll, min(self._poll * REST, LONGEST_REST))
-        pause = rest if is_resting else self._poll
+        is_idle = not self.claimed_count and self._empty_polls >= EMPTY_POLLS_BEFORE_BACKOFF
+        longest = max(self._poll, min(self._poll * EMPTY_POLL_FACTOR, MAX_EMPTY_POLL_S))
+        pause = longest if is_idle else self._poll
+        if self.claimed_count:
+            pause = min(pause, PREFETCH_REVIEW_INTERVAL_S)
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(pause, LOOK) if self.claimed_count else pause):
+            async with asyncio.timeout(pause):
                 await self._wake.wait()
 
 
-def _starts_at_once(claim: Claim) -> bool:
-    """Whether a store gives it out only to who can start it: see `Jobs.claim`."""
+def _must_start_at_once(claim: Claim) -> bool:
+    """Whether a store hands the job out only for a free slot: see `Jobs.claim`."""
     return claim.delivery is not Delivery.LEASE or claim.losses > 0

@@ -1,4 +1,4 @@
-"""The worker that lives in your own process: `async with app.worker(): …`."""
+"""The embedded worker: runs jobs in the caller's process, `async with app.worker(): …`."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from outlast.jobs.registry import Registry
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
 from outlast.store.contract.notifications import Notification, Topic
-from outlast.worker.engine import Engine
+from outlast.worker.engine import WorkerEngine
 from outlast.worker.lease_renewer import LeaseRenewer
 from outlast.worker.lease_table import InMemoryLeaseTable
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
@@ -28,20 +28,21 @@ from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
 
-Beside = Callable[[Store], Coroutine[Any, Any, None]]
-"""What a worker keeps going beside its jobs, over its store, until it stops."""
+BackgroundServices = Callable[[Store], Coroutine[Any, Any, None]]
+"""Runs on the worker's store, next to its jobs, until the worker stops."""
 
 
-async def nothing_beside(_: Store) -> None:
+async def no_background_services(_: Store) -> None:
+    """Do nothing: the default of a worker without background services."""
     return
 
 
 class Worker:
-    """Takes jobs and runs them while its block is open; leaving the block stops it in order.
+    """Claims and runs jobs while its `async with` block is open; leaving the block stops it.
 
-    Leases are renewed from a thread of their own, so a handler that blocks the event loop keeps
-    its lease; code that holds the interpreter itself for longer than a lease can lose it. Then
-    another worker runs the job again, and whatever this one writes late is refused.
+    A separate thread renews leases, so a handler that blocks the event loop keeps its lease. Code
+    that holds the interpreter lock longer than a lease can lose it. Another worker then runs the
+    job again, and the store refuses the late write of this one.
     """
 
     def __init__(
@@ -52,35 +53,35 @@ class Worker:
         *,
         ids: Ids,
         random: Callable[[], float],
-        beside: Beside = nothing_beside,
+        background_services: BackgroundServices = no_background_services,
         instance_id: str,
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
-        watches: Sequence[FailureSink] = (),
+        failure_sinks: Sequence[FailureSink] = (),
     ) -> None:
         self._store = store
         self._settings = settings
         self._ids = ids
         self._random = random
-        self._beside = beside
+        self._background_services = background_services
         self.holder = LeaseHolder(
             instance_id=check_name(instance_id, what="instance_id"), boot_id=str(uuid.uuid4())
         )
-        self._held = InMemoryLeaseTable()
-        self._engine = Engine(
+        self._leases = InMemoryLeaseTable()
+        self._engine = WorkerEngine(
             store,
             registry,
             settings,
             ids=ids,
             random=random,
-            held=self._held,
+            leases=self._leases,
             queues=queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=watches,
+            failure_sinks=failure_sinks,
         )
         self._stopping: asyncio.Task[None] | None = None
         self._is_running = False
@@ -88,17 +89,22 @@ class Worker:
     async def __aenter__(self) -> Self:
         await self._store.open()
         self._stopping = None
-        self._held.clear()
-        await self._look_at_reservations()
+        self._leases.clear()
+        await self._check_reservations()
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
-        self._deaf = self._store.subscribe(self._hint, topics=[Topic.WORK, Topic.CANCELLED])
-        tidy = Maintenance(self._store, self._ids.job)
-        self._tidying = asyncio.create_task(
-            run_maintenance(tidy, self._settings, random=self._random), name="outlast-tidy"
+        self._unsubscribe = self._store.subscribe(
+            self._notify, topics=[Topic.WORK, Topic.CANCELLED]
         )
-        self._going_on = asyncio.create_task(self._keep_beside(), name="outlast-beside")
+        maintenance = Maintenance(self._store, self._ids.job)
+        self._maintenance_task = asyncio.create_task(
+            run_maintenance(maintenance, self._settings, random=self._random),
+            name="outlast-maintenance",
+        )
+        self._services_task = asyncio.create_task(
+            self._run_background_services(), name="outlast-background-services"
+        )
         self._is_running = True
         log.info(
             "worker started instance=%s queues=%s", self.holder.instance_id, self._engine.queues
@@ -109,7 +115,7 @@ class Worker:
         await self.stop()
 
     async def stop(self) -> None:
-        """Take no more, let what runs end within the grace, hand back the rest. Twice is fine."""
+        """Stop claiming, let running jobs end within the grace, release the rest. Idempotent."""
         if not self._is_running:
             return
         if self._stopping is None:
@@ -118,58 +124,60 @@ class Worker:
 
     async def _stop(self) -> None:
         await self._engine.stop(self._settings.grace)
-        self._tidying.cancel()
-        self._going_on.cancel()
+        self._maintenance_task.cancel()
+        self._services_task.cancel()
         self._engine.close()
-        self._deaf()
+        self._unsubscribe()
         await self._renewer.stop()
-        await asyncio.wait([self._tidying, self._going_on])
-        with suppress(OperatorError):  # it has stopped all the same, and is not heard any more
+        await asyncio.wait([self._maintenance_task, self._services_task])
+        with suppress(OperatorError):  # without it the registry entry expires with its heartbeat
             await self._store.deregister_worker(self.holder)
         self._is_running = False
         log.info("worker stopped instance=%s", self.holder.instance_id)
 
     async def drained(self) -> None:
-        """Wait until nothing is due and everything taken has ended, durably."""
+        """Wait until no job is due and the end of every claimed job is durable."""
         await self._engine.drained()
 
     @property
     def refused(self) -> int:
-        """How many late writes of this worker were refused because it had lost the lease."""
+        """Number of late writes that the store refused because the lease was lost."""
         return self._engine.refused
 
     @property
     def unwritten(self) -> list[JobId]:
-        """Jobs whose end the store has not taken yet; if that lasts, these need attention."""
+        """Jobs whose end is not durable yet. If that lasts, the store needs attention."""
         return self._engine.unwritten
 
-    async def _look_at_reservations(self) -> None:
-        """Before anything is taken: nobody waits any more for the direct job of a dead caller."""
+    async def _check_reservations(self) -> None:
+        """End the reservations of dead callers before the first claim."""
         try:
-            await ReservationMonitor(self._store, self._ids.job).run_once(tell_all=True)
+            await ReservationMonitor(self._store, self._ids.job).run_once(log_all=True)
         except OperatorError as error:
-            log.warning("cannot look at reservations yet, will try again: %s", error)
+            log.warning("cannot check reservations, will try again: %s", error)
 
-    async def _keep_beside(self) -> None:
+    async def _run_background_services(self) -> None:
         try:
-            await self._beside(self._store)
+            await self._background_services(self._store)
         except Exception:
-            log.exception("what runs beside the jobs has stopped; restart the worker")
+            log.exception(
+                "background services stopped, among them the schedules; restart the worker"
+            )
 
     def _make_renewer(self) -> LeaseRenewer:
         loop = asyncio.get_running_loop()
 
-        def found(lease: Lease, renewal: Renewal) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody works here any more
+        def on_renewal(lease: Lease, renewal: Renewal) -> None:
+            with suppress(RuntimeError):  # the loop is closed, so the worker has stopped
                 loop.call_soon_threadsafe(self._engine.on_renewal, lease, renewal)
 
         return LeaseRenewer(
             self._store,
             self._info(),
-            self._held.all,
-            span=self._settings.lease,
+            self._leases.all,
+            lease=self._settings.lease,
             interval=self._settings.renew,
-            found=found,
+            on_renewal=on_renewal,
             seed=int(self._random() * 2**32),
         )
 
@@ -184,7 +192,7 @@ class Worker:
             concurrency=self._engine.concurrency,
         )
 
-    def _hint(self, hint: Notification) -> None:
-        self._engine.hint(hint)
-        if hint.cancelled:
-            self._renewer.poke()
+    def _notify(self, notification: Notification) -> None:
+        self._engine.notify(notification)
+        if notification.cancelled:
+            self._renewer.wake()

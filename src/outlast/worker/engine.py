@@ -1,4 +1,4 @@
-"""Takes jobs, runs them and closes their runs; renewing their leases is somebody else's part."""
+"""The worker engine: claim, execute, finish. Lease renewal is the caller's part."""
 
 import asyncio
 import logging
@@ -37,16 +37,15 @@ from outlast.worker.run_outcome import OutcomeJudge
 
 log = logging.getLogger("outlast.worker")
 
-IMPATIENCE = 0.05
-"""How often, in seconds, who waits for all to be done has it looked at, however rare polls are."""
+DRAIN_POLL_S = 0.05
+"""Seconds between two checks of `drained`, however long the poll interval is."""
+
+SEAL_CHECK_INTERVAL = timedelta(seconds=1)
+"""Interval at which a worker with claimed jobs checks whether its store is sealed."""
 
 
-LOOK = timedelta(seconds=1)
-"""How often a worker with something in hand looks whether its store is being moved."""
-
-
-class Engine:
-    """Made for one app; `start` and `stop` frame its work, once."""
+class WorkerEngine:
+    """The pipeline of one app. `start` and `stop` are called once each."""
 
     def __init__(
         self,
@@ -56,22 +55,22 @@ class Engine:
         *,
         ids: Ids,
         random: Callable[[], float],
-        held: LeaseTable,
+        leases: LeaseTable,
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
         judge: OutcomeJudge | None = None,
-        watches: Sequence[FailureSink] = (),
+        failure_sinks: Sequence[FailureSink] = (),
     ) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
-        self._failures = FailureReporter(watches)
+        self._failures = FailureReporter(failure_sinks)
         self._judge = judge or OutcomeJudge(
-            ids.job, random, self._failures.note if watches else None
+            ids.job, random, self._failures.record if failure_sinks else None
         )
-        self._held = held
+        self._leases = leases
         self._ids = ids
         if isinstance(queues, str):
             raise InvalidType(f"queues is {queues!r:.80}; give a list of queue names")
@@ -82,46 +81,48 @@ class Engine:
             self.concurrency = check_count(concurrency, what="concurrency")
         self.settled: Counter[State] = Counter()
         self.on_settled: Callable[[State], None] | None = None
-        self._taking: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._dispatch_task: asyncio.Task[None] | None = None
+        self._seal_task: asyncio.Task[None] | None = None
         self._random = random
         self._require_work()
         self._addresses = find_addresses(registry, self.types, app_address)
 
     def start(self, holder: LeaseHolder) -> None:
-        """Begin to take jobs, on the running loop, over an open store."""
+        """Start to claim jobs, on the running loop and an open store."""
         self.prepare(holder)
-        self._taking = asyncio.create_task(self._dispatcher.run(), name="outlast-dispatch")
-        if Capability.SEALS in self._store.capabilities:  # elsewhere nobody may work meanwhile
-            looking = run_periodically(LOOK, self._seal_watch().run_once, random=self._random)
-            self._watching = asyncio.create_task(looking, name="outlast-seal")
+        self._dispatch_task = asyncio.create_task(self._dispatcher.run(), name="outlast-dispatch")
+        if Capability.SEALS in self._store.capabilities:  # other stores move without workers
+            checks = run_periodically(
+                SEAL_CHECK_INTERVAL, self._seal_monitor().run_once, random=self._random
+            )
+            self._seal_task = asyncio.create_task(checks, name="outlast-seal")
 
     def prepare(self, holder: LeaseHolder) -> None:
-        """Be ready to take jobs, for whoever says when: `run_once`."""
+        """Build the pipeline without the claim loop, for a caller that uses `run_once`."""
         self._failures.worker = holder.instance_id
-        hurry = GroupCloser(self._store, self._ids.job).close_first_batch
-        self._finisher = Finisher(self._store, self._settled, hurry)
-        self._slots = self._make_slots()
+        close_groups = GroupCloser(self._store, self._ids.job).close_first_batch
+        self._finisher = Finisher(self._store, self._on_written, close_groups)
+        self._pool = self._make_pool()
         self._dispatcher = self._make_dispatcher(holder)
-        self._slots.left = self._dispatcher.done
+        self._pool.on_run_end = self._dispatcher.run_ended
 
     async def run_once(self) -> int:
-        """Take what there is room for and see it ended, durably; how many jobs that was."""
-        taken = await self._dispatcher.run_once()
-        await self._slots.wait_idle()
+        """Claim once and wait until the end of every claimed job is durable; return the count."""
+        claimed = await self._dispatcher.run_once()
+        await self._pool.wait_idle()
         await self._finisher.flush()
-        return taken
+        return claimed
 
     async def stop(self, grace: timedelta) -> None:
-        """Take no more, let what runs end within the grace, hand back the rest."""
+        """Stop claiming, let running jobs end within the grace, release the rest."""
         self._dispatcher.stop()
-        if self._watching is not None:
-            self._watching.cancel()
-        loops = [task for task in (self._taking, self._watching) if task is not None]
-        if loops:
-            await asyncio.wait(loops)
-        self._slots.hand_back()
-        await self._slots.finished(grace.total_seconds())
+        if self._seal_task is not None:
+            self._seal_task.cancel()
+        tasks = [task for task in (self._dispatch_task, self._seal_task) if task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+        self._pool.release_all()
+        await self._pool.shut_down(grace.total_seconds())
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.lease.total_seconds()):
                 await self._finisher.flush()
@@ -129,67 +130,66 @@ class Engine:
         await self._failures.close()
 
     def shorten_grace(self, grace: timedelta) -> None:
-        """Stopping already: from now on no longer than this."""
-        self._slots.shorten_grace(grace.total_seconds())
+        """Let a `stop` under way take no longer than this."""
+        self._pool.shorten_grace(grace.total_seconds())
 
     def close(self) -> None:
-        """Let go of the slots; whatever still runs there runs for nobody."""
-        self._slots.close()
+        """Cancel the execution slots. The result of a handler that still runs is discarded."""
+        self._pool.close()
 
     async def drained(self) -> None:
-        """Wait until nothing is due and everything taken has ended, durably."""
+        """Wait until no job is due and the end of every claimed job is durable."""
         dispatcher = self._dispatcher
         dispatcher.idle.clear()
         dispatcher.wake()
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(IMPATIENCE):
+                async with asyncio.timeout(DRAIN_POLL_S):
                     await dispatcher.idle.wait()
-                return  # whether or not it is so still
-            if (
-                not dispatcher.claimed_count
-            ):  # all that was taken has ended: look again, be it not time
-                dispatcher.wake()
+                return  # the event may be cleared again by now
+            if not dispatcher.claimed_count:
+                dispatcher.wake()  # all claimed jobs have ended: claim before the next poll
 
-    def hint(self, hint: Notification) -> None:
-        """A commit may have brought work. Any thread may call it."""
-        self._dispatcher.hint(hint)
+    def notify(self, notification: Notification) -> None:
+        """Wake the dispatcher after a commit that may have added work. Thread-safe."""
+        self._dispatcher.notify(notification)
 
     def on_renewal(self, lease: Lease, renewal: Renewal) -> None:
-        """Whoever renews saw that a lease is gone, or that somebody wants the job to stop."""
-        if not self._held.has(lease):
+        """Stop a run whose lease was lost or whose cancellation was requested."""
+        if not self._leases.has(lease):
             return
         if renewal.held:
-            self._slots.stop_run(lease, Stopped("cancel_requested"))
-        elif self._slots.stop_run(lease, None):
+            self._pool.stop_run(lease, Stopped("cancel_requested"))
+        elif self._pool.stop_run(lease, None):
             log_events.job_lost(lease, reason="lease_lost")
-            self._held.remove(lease)
+            self._leases.remove(lease)
 
     @property
     def refused(self) -> int:
-        """How many late writes were refused because the lease had been lost."""
+        """Number of late writes that the store refused because the lease was lost."""
         return self._finisher.refused
 
     @property
     def unwritten(self) -> list[JobId]:
-        """Jobs whose end the store has not taken yet."""
+        """Jobs whose end is not durable yet."""
         return self._finisher.unwritten
 
     @property
     def is_busy(self) -> bool:
-        return bool(len(self._held) or self._slots.active or self._finisher.is_busy)
+        """Whether a lease is held, a handler runs, or an end is being written."""
+        return bool(len(self._leases) or self._pool.active or self._finisher.is_busy)
 
-    def _seal_watch(self) -> SealMonitor:
+    def _seal_monitor(self) -> SealMonitor:
         return SealMonitor(
             self._store,
             is_busy=lambda: bool(self._dispatcher.claimed_count),
-            hand_back=self._release_running,
+            release=self._release_running,
         )
 
     def _release_running(self) -> None:
-        log.warning("the store is being moved: what still runs here is handed back")
-        self._dispatcher.give_back_all()
-        self._slots.stop_all()
+        log.warning("store sealed by a transfer: running jobs are stopped and released")
+        self._dispatcher.release_prefetched()
+        self._pool.stop_all()
 
     def _require_work(self) -> None:
         unknown = [name for name in self.types if name not in self._registry.names()]
@@ -199,33 +199,33 @@ class Engine:
                 f"known types: {self._registry.names()}. Register a type before starting it"
             )
 
-    def _make_slots(self) -> ExecutionPool:
+    def _make_pool(self) -> ExecutionPool:
         return ExecutionPool(
             self._registry,
             self._judge,
             concurrency=self.concurrency,
             begin=self._begin if Capability.TRANSACTIONS in self._store.capabilities else None,
             finish=self._finisher.finish,
-            settled=self._finisher.settle,
-            held=self._held,
+            on_written=self._finisher.on_written,
+            leases=self._leases,
             logs=self._settings.logs,
             addresses=self._addresses,
-            report=self._store.record_progress,
+            record_progress=self._store.record_progress,
         )
 
     def _make_dispatcher(self, holder: LeaseHolder) -> Dispatcher:
         return Dispatcher(
             self._store,
             holder,
-            self._slots,
+            self._pool,
             queues=self.queues,
             types=self.types,
             concurrency=self.concurrency,
             prefetch=self._settings.prefetch,
             lease=self._settings.lease,
             poll=self._settings.poll,
-            took=self._took,
-            room=lambda: self._held.room,
+            on_claimed=self._on_claimed,
+            lease_capacity=lambda: self._leases.room,
             is_busy=lambda: self.is_busy,
         )
 
@@ -233,16 +233,16 @@ class Engine:
         store = cast(Transactions, self._store)
         return await store.begin(within=self._settings.transaction, blocking=blocking)
 
-    def _took(self, claims: Sequence[Claim]) -> None:
-        for lease in self._held.add(claims):
-            # Lost, reclaimed and claimed again, all here: nobody else would tell its first run.
+    def _on_claimed(self, claims: Sequence[Claim]) -> None:
+        for lease in self._leases.add(claims):
+            # This worker lost the job, and claimed it again: no renewal reports the first run.
             log_events.job_lost(lease, reason="lease_lost")
-            self._slots.stop_run(lease, None)
-        self._slots.take(claims)
+            self._pool.stop_run(lease, None)
+        self._pool.submit(claims)
 
-    def _settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
-        self._held.drop_all(changes)
-        self._failures.settled(changes, answers)
+    def _on_written(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+        self._leases.remove_ended(changes)
+        self._failures.on_written(changes, answers)
         applied = changes if all(answers) else list(compress(changes, answers))
         others = [change.move.to for change in applied if change.move is not SUCCESS]
         ends = Counter({State.SUCCEEDED: len(applied) - len(others)}) + Counter(others)

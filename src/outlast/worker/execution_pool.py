@@ -1,4 +1,4 @@
-"""The places where handlers run: as many at a time as the worker's concurrency."""
+"""The execution pool: one task per execution slot, as many as the worker's concurrency."""
 
 import asyncio
 import logging
@@ -15,28 +15,31 @@ from outlast.run_context import Begin
 from outlast.worker.attempt_runner import AttemptRunner
 from outlast.worker.executors.registry import make_executors
 from outlast.worker.lease_table import LeaseTable
-from outlast.worker.progress_reporter import ProgressReporter, Report
-from outlast.worker.run_outcome import OutcomeJudge, shutdown
+from outlast.worker.progress_reporter import ProgressReporter, RecordProgress
+from outlast.worker.run_outcome import OutcomeJudge, shutdown_event
 
 log = logging.getLogger("outlast.worker")
 
-BREATH = 0.005
-"""Handlers that never wait still let the event loop turn this often, in seconds."""
+LOOP_YIELD_INTERVAL_S = 0.005
+"""Seconds after which slots yield to the event loop, even if no handler ever awaits."""
 
-TOO_MANY = "prefetched_too_many"
+EXCESS_PREFETCH_REASON = "prefetched_too_many"
+"""Reason on the run of a prefetched job that was released because it waited too long."""
 
-LAST_WORDS = 1.0
-"""How long a handler that was cancelled may still take, in seconds."""
+CANCEL_TIMEOUT_S = 1.0
+"""Seconds for which a cancelled handler may run on."""
 
 
-class Left(Protocol):
-    """Told that a job of that type has left its slot; moments are of the loop's clock."""
+class RunEndCallback(Protocol):
+    """Called with the type of a job that left its slot; times are of the event loop."""
 
-    def __call__(self, kind: str, started: float, ended: float) -> None: ...
+    def __call__(self, kind: str, started: float, ended: float) -> None:
+        """Record the end of a run."""
+        ...
 
 
 class ExecutionPool:
-    """Runs claims, and hands what became of them to `finish`; who fills them is told by `left`."""
+    """Runs claims and passes their changes to `finish`. `on_run_end` is called after each run."""
 
     def __init__(
         self,
@@ -46,63 +49,68 @@ class ExecutionPool:
         concurrency: int,
         begin: Begin | None,
         finish: Callable[[Change], None],
-        settled: Callable[[Sequence[Change], Sequence[bool]], None],
-        held: LeaseTable,
+        on_written: Callable[[Sequence[Change], Sequence[bool]], None],
+        leases: LeaseTable,
         logs: Path,
         addresses: Mapping[str, str],
-        report: Report | None = None,
+        record_progress: RecordProgress | None = None,
     ) -> None:
         self._judge = judge
         self._finish = finish
         self._loop = asyncio.get_running_loop()
-        self._idle: deque[asyncio.Future[None]] = deque()
+        self._idle_slots: deque[asyncio.Future[None]] = deque()
         self._stop_requested: dict[Lease, Event | None] = {}
         self._executors = make_executors(
             concurrency=concurrency,
             logs=logs,
             addresses=addresses,
-            stepping=held.on_step,
-            moved=held.move,
+            on_step=leases.on_step,
+            on_executor_changed=leases.change_executor,
         )
-        self._reporter = None if report is None else ProgressReporter(report)
+        self._reporter = None if record_progress is None else ProgressReporter(record_progress)
         self._attempts = AttemptRunner(
             registry,
             judge,
             self._executors,
             begin=begin,
             finish=finish,
-            settled=settled,
-            held=held,
+            on_written=on_written,
+            leases=leases,
             reporter=self._reporter,
             is_torn_down=self._is_torn_down,
         )
         self._tasks = [
             asyncio.create_task(self._slot(), name=f"outlast-slot-{n}") for n in range(concurrency)
         ]
-        # Nobody cancels this one but whoever tears down the whole loop.
-        self._canary = asyncio.create_task(asyncio.Event().wait(), name="outlast-canary")
-        self._breathed = 0.0
+        # Only the teardown of the whole loop cancels this task: it tells that apart from a
+        # cancellation of one slot.
+        self._teardown_probe = asyncio.create_task(
+            asyncio.Event().wait(), name="outlast-teardown-probe"
+        )
+        self._last_yield = 0.0
         self._idle_event = asyncio.Event()
-        self._patience: asyncio.Timeout | None = None
-        self.ready: deque[Claim] = deque()
+        self._wait_timeout: asyncio.Timeout | None = None
+        self.prefetched: deque[Claim] = deque()
         self.active = self._attempts.active
-        self.left: Left = _nobody
+        self.on_run_end: RunEndCallback = _ignore_run_end
 
-    def take(self, claims: Sequence[Claim]) -> None:
-        self.ready.extend(claims)
-        for _ in range(min(len(claims), len(self._idle))):
-            waiter = self._idle.popleft()
+    def submit(self, claims: Sequence[Claim]) -> None:
+        """Queue claims and wake as many idle slots."""
+        self.prefetched.extend(claims)
+        for _ in range(min(len(claims), len(self._idle_slots))):
+            waiter = self._idle_slots.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
     def running(self) -> list[tuple[str, float]]:
-        """The type of each that runs, and since when, by the loop's clock."""
+        """Return the type and the start, in time of the loop, of each running job."""
         return [(active.claim.type, active.started) for active in self.active.values()]
 
     def stop_run(self, lease: Lease, event: Event | None) -> bool:
-        """Stop that run. One that has not started never will; without an event, without a word.
+        """Stop the run of a lease, or keep it from starting.
 
-        False if its handler is done with: then its end is on the way to the store, or there.
+        Without an event the lease is lost, so a run that has not started is dropped unwritten.
+        Returns False if the handler has ended: its change is on the way to the store.
         """
         active = self.active.get((lease.job_id, lease.token))
         if active is not None:
@@ -110,116 +118,116 @@ class ExecutionPool:
                 active.run.lose_lease()
             active.interrupt(event or Stopped("lease_lost"))
             return True
-        if any(claim.lease == lease for claim in self.ready):
+        if any(claim.lease == lease for claim in self.prefetched):
             self._stop_requested[lease] = event
             return True
         return False
 
-    def hand_back(self) -> None:
-        """Give back what has not started, where its delivery allows; the rest will start."""
-        self._let_go(self.ready, shutdown)
+    def release_all(self) -> None:
+        """Release prefetched claims where their delivery allows it; the others will start."""
+        self._release(self.prefetched, shutdown_event)
 
-    def give_back(self, claims: Sequence[Claim]) -> int:
-        """Hand these, which wait here, to whoever is idle, where they may; how many went."""
-        return self._let_go(claims, lambda _: Released(TOO_MANY))
+    def release(self, claims: Sequence[Claim]) -> int:
+        """Release these prefetched claims where their delivery allows it; return how many."""
+        return self._release(claims, lambda _: Released(EXCESS_PREFETCH_REASON))
 
-    def _let_go(self, claims: Iterable[Claim], why: Callable[[Claim], Event]) -> int:
+    def _release(self, claims: Iterable[Claim], event_for: Callable[[Claim], Event]) -> int:
         leaving = {id(claim): claim for claim in claims if claim.delivery.runs_again}
         if leaving:
-            staying = [claim for claim in self.ready if id(claim) not in leaving]
-            self.ready.clear()
-            self.ready.extend(staying)
+            staying = [claim for claim in self.prefetched if id(claim) not in leaving]
+            self.prefetched.clear()
+            self.prefetched.extend(staying)
         for claim in leaving.values():
-            self._drop(claim, why(claim))
+            self._close_unstarted(claim, event_for(claim))
         return len(leaving)
 
     def stop_all(self) -> None:
-        """Ask all that runs to stop, as when the worker does; what does not stop goes on."""
+        """Ask every running handler to stop. One that does not comply runs on."""
         for active in tuple(self.active.values()):
-            active.interrupt(shutdown(active.claim))
+            active.interrupt(shutdown_event(active.claim))
 
-    async def finished(self, within: float) -> None:
-        """Wait for what runs, then ask it to stop, then let go of what does not."""
+    async def shut_down(self, within: float) -> None:
+        """Wait for running jobs, then ask them to stop, then abandon those that do not."""
         await self.wait_idle(within)
-        for active in tuple(self.active.values()):
-            active.interrupt(shutdown(active.claim))
-        await self.wait_idle(LAST_WORDS if self.active else 0.0)
+        self.stop_all()
+        await self.wait_idle(CANCEL_TIMEOUT_S if self.active else 0.0)
         killed = any(active.kind.stops == "now" for active in self.active.values())
         for executor in self._executors.values():
             await executor.close()
-        await self.wait_idle(LAST_WORDS if killed else 0.0)
+        await self.wait_idle(CANCEL_TIMEOUT_S if killed else 0.0)
         for active in self.active.values():
             log.warning("handler did not stop job=%s type=%s", active.claim.id, active.kind.name)
             active.abandoned = True
             self._finish(self._judge.abandon(active.claim))
 
     def shorten_grace(self, within: float) -> None:
-        """Whatever it waits for now, it waits no longer than that."""
+        """Let a `wait_idle` under way end after `within` seconds at the latest."""
         latest = self._loop.time() + within
-        if self._patience is not None and (self._patience.when() or 0) > latest:
-            self._patience.reschedule(latest)
+        if self._wait_timeout is not None and (self._wait_timeout.when() or 0) > latest:
+            self._wait_timeout.reschedule(latest)
 
     def close(self) -> None:
-        for task in (*self._tasks, self._canary):
+        """Cancel the slots and close the executors without waiting."""
+        for task in (*self._tasks, self._teardown_probe):
             task.cancel()
         if self._reporter is not None:
             self._reporter.close()
         self._attempts.close()
         for executor in self._executors.values():
-            executor.drop()
+            executor.close_now()
 
     async def wait_idle(self, within: float | None = None) -> None:
-        """Wait until nothing runs here and nothing is about to; no longer than that."""
+        """Wait until nothing runs or is prefetched, for `within` seconds at most."""
         try:
-            async with asyncio.timeout(within) as self._patience:
-                while self.active or self.ready:
+            async with asyncio.timeout(within) as self._wait_timeout:
+                while self.active or self.prefetched:
                     self._idle_event.clear()
                     await self._idle_event.wait()
         except TimeoutError:
             pass
         finally:
-            self._patience = None
+            self._wait_timeout = None
 
     async def _slot(self) -> None:
-        ready, time, begin = self.ready, self._loop.time, self._attempts.begin
+        prefetched, time, begin = self.prefetched, self._loop.time, self._attempts.begin
         task = asyncio.current_task()
         assert task is not None
         while True:
-            claim = ready.popleft() if ready else await self._next()
+            claim = prefetched.popleft() if prefetched else await self._next()
             started = time()
             try:
                 if self._stop_requested and claim.lease in self._stop_requested:
-                    self._drop(claim)
+                    self._close_unstarted(claim)
                 elif (rest := begin(claim, task, started)) is not None:
                     await rest
-            except Exception as error:  # noqa: BLE001 - or the slot is dead and its job runs for ever
+            except Exception as error:  # noqa: BLE001 - the slot must survive and close the run
                 self._attempts.abandon(claim, error)
             ended = time()
-            self.left(claim.type, started, ended)
+            self.on_run_end(claim.type, started, ended)
             if not self.active:
                 self._idle_event.set()
-            if ended - self._breathed > BREATH:
+            if ended - self._last_yield > LOOP_YIELD_INTERVAL_S:
                 await asyncio.sleep(0)
-                self._breathed = time()
+                self._last_yield = time()
 
     async def _next(self) -> Claim:
-        while not self.ready:
+        while not self.prefetched:
             waiter = self._loop.create_future()
-            self._idle.append(waiter)
+            self._idle_slots.append(waiter)
             await waiter
-        return self.ready.popleft()
+        return self.prefetched.popleft()
 
-    def _drop(self, claim: Claim, event: Event | None = None) -> None:
-        """It will not start here, for that reason, or for the one for which it was given up."""
+    def _close_unstarted(self, claim: Claim, event: Event | None = None) -> None:
+        """Close a run that will not start, with the event of its stop request or `event`."""
         if self._stop_requested:
             event = self._stop_requested.pop(claim.lease, event)
         if event is not None:
             self._finish(self._judge.decide(claim, event))
 
     def _is_torn_down(self) -> bool:
-        """Whether the loop itself is being ended."""
-        return self._canary.done() or bool(self._canary.cancelling())
+        """Whether the event loop itself is being closed."""
+        return self._teardown_probe.done() or bool(self._teardown_probe.cancelling())
 
 
-def _nobody(kind: str, started: float, ended: float) -> None:
-    """For slots that nobody fills."""
+def _ignore_run_end(kind: str, started: float, ended: float) -> None:
+    """Do nothing: the default of a pool without a dispatcher."""

@@ -1,4 +1,4 @@
-"""Telling sinks what failed: after the store has it, in a thread that no job waits for."""
+"""Delivers failed attempts to failure sinks, after they are durable, in a separate thread."""
 
 import asyncio
 import logging
@@ -10,77 +10,76 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import ExceptionInfo
+from outlast.core.failure import ExceptionInfo, parse_traceback
 from outlast.core.failure_sink import FailedAttempt, FailureSink, raised_by
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
-from outlast.core.trace_text import read_trace
 from outlast.worker.run_outcome import RemoteError
 
 log = logging.getLogger("outlast.worker")
 
-MOST_UNTOLD: Final = 1_000
-"""So many wait for a slow sink; what comes then is not told."""
+MAX_PENDING_FAILURES: Final = 1_000
+"""Failures that wait for a slow sink at most; further ones are dropped."""
 
-LAST_WORDS: Final = timedelta(seconds=3)
-"""How long a worker that stops waits for its sinks."""
+CLOSE_TIMEOUT: Final = timedelta(seconds=3)
+"""Time for which a stopping worker waits for its sinks."""
 
 
 class FailureReporter:
-    """Of one worker. An attempt whose end the store refuses is nobody's failure any more."""
+    """The failure reports of one worker. An attempt whose end the store refuses is not reported."""
 
-    def __init__(self, watches: Sequence[FailureSink]) -> None:
+    def __init__(self, sinks: Sequence[FailureSink]) -> None:
         self.worker = "?"
-        self._watches = watches
-        self._noted: dict[tuple[JobId, int], FailedAttempt] = {}
-        self._untold: queue.Queue[FailedAttempt | None] = queue.Queue(MOST_UNTOLD)
+        self._sinks = sinks
+        self._unwritten: dict[tuple[JobId, int], FailedAttempt] = {}
+        self._pending: queue.Queue[FailedAttempt | None] = queue.Queue(MAX_PENDING_FAILURES)
         self._thread: threading.Thread | None = None
         self._dropped = 0
         self._broken: set[int] = set()
 
-    def note(self, claim: Claim, change: Change, error: BaseException | None) -> None:
-        """An attempt failed; it is told once its end is durable."""
-        self._noted[claim.job_id, claim.token] = FailedAttempt(claim, change, _raised(error))
+    def record(self, claim: Claim, change: Change, error: BaseException | None) -> None:
+        """Record a failed attempt, to be reported once its end is durable."""
+        self._unwritten[claim.job_id, claim.token] = FailedAttempt(claim, change, _raised(error))
 
-    def settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
-        """The store has taken these ends, or refused them."""
-        if not self._noted:
+    def on_written(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+        """Report the recorded attempts among these changes that the store applied."""
+        if not self._unwritten:
             return
         for change, applied in zip(changes, answers, strict=True):
-            noted = self._noted.pop((change.job_id, change.token), None)
-            if noted is not None and applied:
-                self._put(noted)
+            attempt = self._unwritten.pop((change.job_id, change.token), None)
+            if attempt is not None and applied:
+                self._put(attempt)
 
     async def close(self) -> None:
-        """Let the sinks hear what they have not, but not for long; a stuck one is left alone."""
+        """Deliver pending failures, for CLOSE_TIMEOUT at most. A stuck sink is left behind."""
         thread, self._thread = self._thread, None
-        self._noted.clear()
+        self._unwritten.clear()
         if thread is None:
             return
         with suppress(queue.Empty):
-            if self._untold.full():
-                self._untold.get_nowait()  # room for the word that ends it; one less is told
-        self._untold.put_nowait(None)
-        await asyncio.to_thread(thread.join, LAST_WORDS.total_seconds())
+            if self._pending.full():
+                self._pending.get_nowait()  # drop one failure for the end marker
+        self._pending.put_nowait(None)
+        await asyncio.to_thread(thread.join, CLOSE_TIMEOUT.total_seconds())
         if thread.is_alive():
-            log.warning("%d failures are not told: a sink does not answer", self._untold.qsize())
-            self._untold = queue.Queue(MOST_UNTOLD)
+            log.warning("failure sink timed out dropped=%d", self._pending.qsize())
+            self._pending = queue.Queue(MAX_PENDING_FAILURES)
 
-    def _put(self, noted: FailedAttempt) -> None:
+    def _put(self, attempt: FailedAttempt) -> None:
         try:
             if self._thread is None:
-                self._thread = self._started()
-            self._untold.put_nowait(noted)
+                self._thread = self._start_thread()
+            self._pending.put_nowait(attempt)
         except queue.Full:
-            self._drop(f"{MOST_UNTOLD} wait for a slow sink")
+            self._drop(f"{MAX_PENDING_FAILURES} wait for a slow sink")
         except RuntimeError as error:
-            self._drop(str(error))  # the machine has no thread left, which is no fault of the job's
+            self._drop(str(error))  # the system has no thread left: the job is not affected
         else:
             self._dropped = 0
 
-    def _started(self) -> threading.Thread:
+    def _start_thread(self) -> threading.Thread:
         thread = threading.Thread(
-            target=self._tell_all, args=(self._untold,), name="outlast-failures", daemon=True
+            target=self._deliver_all, args=(self._pending,), name="outlast-failures", daemon=True
         )
         thread.start()
         return thread
@@ -88,19 +87,20 @@ class FailureReporter:
     def _drop(self, why: str) -> None:
         self._dropped += 1
         if self._dropped == 1:
-            log.warning("failures are not told: %s", why)
+            log.warning("failures dropped: %s", why)
 
-    def _tell_all(self, untold: "queue.Queue[FailedAttempt | None]") -> None:
-        while (noted := untold.get()) is not None:
-            for number, watch in enumerate(self._watches):
-                self._tell(number, watch, noted)
+    def _deliver_all(self, pending: "queue.Queue[FailedAttempt | None]") -> None:
+        while (attempt := pending.get()) is not None:
+            for number, sink in enumerate(self._sinks):
+                self._deliver(number, sink, attempt)
 
-    def _tell(self, number: int, watch: FailureSink, noted: FailedAttempt) -> None:
-        name = getattr(watch.sink, "__qualname__", type(watch.sink).__qualname__)
+    def _deliver(self, number: int, sink: FailureSink, attempt: FailedAttempt) -> None:
+        name = getattr(sink.sink, "__qualname__", type(sink.sink).__qualname__)
         try:
-            watch.sink(watch.to_failure(noted, worker=self.worker))
-        except BaseException as error:  # noqa: BLE001 - or the next failures would not be told
-            if number not in self._broken:  # once, until it works again; its words may be ours
+            sink.sink(sink.to_failure(attempt, worker=self.worker))
+        except BaseException as error:  # noqa: BLE001 - the thread must survive for the next failure
+            # Logged once until the sink works again. Its message may quote the job's arguments.
+            if number not in self._broken:
                 self._broken.add(number)
                 log.warning("sink %s failed: %s", name, type(error).__name__)
         else:
@@ -109,7 +109,7 @@ class FailureReporter:
 
 def _raised(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
     try:
-        # What was raised in a handler's own process comes from there as text.
-        return read_trace(error.text) if isinstance(error, RemoteError) else raised_by(error)
-    except Exception:  # noqa: BLE001 - an exception with code of its own; its text is on the run
+        # An error of a handler process arrives as text.
+        return parse_traceback(error.text) if isinstance(error, RemoteError) else raised_by(error)
+    except Exception:  # noqa: BLE001 - the exception's own code failed; the run has its text
         return ()

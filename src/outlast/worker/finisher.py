@@ -1,4 +1,4 @@
-"""Closing runs by group commit: what ends while one write is under way goes out with the next."""
+"""The finisher: closes runs by group commit. Changes that arrive during a write form the next."""
 
 import asyncio
 import logging
@@ -15,66 +15,74 @@ from outlast.worker import log_events
 
 log = logging.getLogger("outlast.worker")
 
-BAD = FINAL - GOOD
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 1.0
-"""Seconds between two tries to write: twice as long after each failure, up to the longest."""
+FAILED_ENDS = FINAL - GOOD
+"""Final states that close a group."""
 
-AT_ONCE = 1000
-"""So many ends go out in one write: enough to be quick, few enough to be soon over."""
+FIRST_RETRY_PAUSE_S = 0.2
+MAX_RETRY_PAUSE_S = 1.0
+"""Seconds between two attempts to write: doubled after each failure, up to the maximum."""
 
-ALARM = 5
-"""After so many failed writes in a row somebody should look."""
+MAX_BATCH = 1000
+"""Changes in one write at most: enough for throughput, few enough for short transactions."""
 
-RARELY = 60
-"""Then every so many tries are told: about once a minute."""
+ERROR_LOG_ATTEMPTS = 5
+"""Failed writes in a row after which the log level rises to error."""
+
+LOG_EVERY_ATTEMPTS = 60
+"""After that, every n-th attempt is logged: about once a minute."""
 
 
 def pause_after(failed: int) -> float:
-    """Return the seconds to wait for the next try after that many failed ones in a row."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failed - 1, 10))
+    """Return the seconds to wait for the next attempt after that many failed ones in a row."""
+    return min(MAX_RETRY_PAUSE_S, FIRST_RETRY_PAUSE_S * 2.0 ** min(failed - 1, 10))
 
 
 class Finisher:
-    """Writes ends until the store has them. A result counts only once it is durable."""
+    """Writes changes until the store answers. A result counts only once it is durable."""
 
     def __init__(
         self,
         store: Jobs,
-        settled: Callable[[Sequence[Change], Sequence[bool]], None],
-        failed: Callable[[], Awaitable[object]],
+        on_written: Callable[[Sequence[Change], Sequence[bool]], None],
+        on_failure: Callable[[], Awaitable[object]],
     ) -> None:
+        """Create a finisher.
+
+        `on_written` receives each batch with the store's answers. `on_failure` is awaited after a
+        failure is durable and before its slot is free.
+        """
         self._store = store
-        self._settled = settled
-        self._failed = failed  # awaited after a failure is written, while its slot is still taken
+        self._on_written = on_written
+        self._on_failure = on_failure
         self._waiting: list[Change] = []
         self._writing: list[Change] = []
         self._task: asyncio.Task[None] | None = None
         self.refused = 0
 
     def finish(self, change: Change) -> None:
-        """Take a change; it is written as soon as the write under way is over."""
+        """Queue a change for the next write."""
         self._waiting.append(change)
         if self._task is None:
             self._task = asyncio.create_task(self._write_all(), name="outlast-finish")
 
     @property
     def is_busy(self) -> bool:
+        """Whether a change waits or is being written."""
         return self._task is not None
 
     @property
     def unwritten(self) -> list[JobId]:
-        """Jobs whose end is not durable yet; if the store stays away, these need attention."""
+        """Jobs whose end is not durable yet."""
         return [change.job_id for change in (*self._writing, *self._waiting)]
 
     async def flush(self) -> None:
-        """Wait until every change taken so far has been answered."""
+        """Wait until the store has answered every queued change."""
         while self._task is not None:
             await asyncio.wait([self._task])
             await asyncio.sleep(0)
 
     async def abandon(self) -> None:
-        """Stop trying; what is unwritten is left to whoever reclaims it."""
+        """Stop writing. The leases of unwritten runs expire and another worker reclaims them."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -83,13 +91,15 @@ class Finisher:
     async def _write_all(self) -> None:
         try:
             while self._waiting:
-                batch = self._writing = self._waiting[:AT_ONCE]
-                del self._waiting[:AT_ONCE]
+                batch = self._writing = self._waiting[:MAX_BATCH]
+                del self._waiting[:MAX_BATCH]
                 answers = await self._write(batch)
-                if any(change.move is not SUCCESS and change.move.to in BAD for change in batch):
-                    with suppress(OperatorError):  # whoever sweeps next will see to it
-                        await self._failed()
-                self.settle(batch, answers)
+                if any(
+                    change.move is not SUCCESS and change.move.to in FAILED_ENDS for change in batch
+                ):
+                    with suppress(OperatorError):  # the next maintenance closes the groups
+                        await self._on_failure()
+                self.on_written(batch, answers)
                 self._writing = []
         finally:
             self._task = None
@@ -103,21 +113,21 @@ class Finisher:
                 raise
             except OperatorError as error:
                 failed += 1
-                tell = log.error if failed >= ALARM else log.warning
-                if failed <= ALARM or failed % RARELY == 0:
-                    tell("%d ends not written after %d tries: %s", len(changes), failed, error)
+                write_log = log.error if failed >= ERROR_LOG_ATTEMPTS else log.warning
+                if failed <= ERROR_LOG_ATTEMPTS or failed % LOG_EVERY_ATTEMPTS == 0:
+                    write_log("%d ends not written after %d tries: %s", len(changes), failed, error)
                 await asyncio.sleep(pause_after(failed))
             except Exception:
-                # A fault of ours. The leases lapse and the jobs run again: late, but not lost.
+                # An internal error. The leases expire and the jobs run again: late, but not lost.
                 log.exception("%d ends could not be written", len(changes))
                 return [False] * len(changes)
 
-    def settle(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
-        """The store has taken these, or refused them."""
+    def on_written(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+        """Count and log refused changes, then pass the batch on."""
         if False in answers:
             for change, applied in zip(changes, answers, strict=True):
                 if not applied:
-                    # The lease was lost: somebody else has the job, this result must not count.
+                    # The lease was lost: another worker has the job, so this result is void.
                     self.refused += 1
                     log_events.late_write_refused(change)
-        self._settled(changes, answers)
+        self._on_written(changes, answers)

@@ -1,4 +1,4 @@
-"""Renewing leases from a thread, so that a handler that blocks the event loop keeps its lease."""
+"""The lease renewer: renews leases from a thread, so a blocked event loop keeps its leases."""
 
 import asyncio
 import logging
@@ -18,90 +18,92 @@ log = logging.getLogger("outlast.worker")
 
 
 class LeaseRenewer:
-    """Renews whatever is `held`, and tells that the worker lives, on a loop of its own.
+    """Renews the leases and sends the heartbeat of a worker, on an event loop in a thread.
 
-    `found` is called on the renewing thread for a lease that was lost or is to be cancelled.
+    `on_renewal` is called on that thread for a lease that was lost or is to be cancelled.
     """
 
     def __init__(
         self,
         store: Store,
         info: WorkerInfo,
-        held: Callable[[], list[Lease]],
+        leases: Callable[[], list[Lease]],
         *,
-        span: timedelta,
+        lease: timedelta,
         interval: timedelta,
-        found: Callable[[Lease, Renewal], None],
+        on_renewal: Callable[[Lease, Renewal], None],
         seed: int,
     ) -> None:
         self._store = store
         self._info = info
-        self._held = held
-        self._span = span
+        self._leases = leases
+        self._lease = lease
         self._interval = interval
-        self._found = found
-        self._random = Random(seed)  # noqa: S311 - spreads renewals, guards nothing
+        self._on_renewal = on_renewal
+        self._random = Random(seed)  # noqa: S311 - spreads renewals, protects nothing
         self._loop = asyncio.new_event_loop()
-        self._poke = asyncio.Event()
+        self._wake = asyncio.Event()
         self._task: asyncio.Future[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="outlast-renew", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
-    def poke(self) -> None:
-        """Look now: somebody may have asked a job to stop. Any thread may call it."""
+    def wake(self) -> None:
+        """Renew now, to see a cancel request early. Thread-safe."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._poke.set)
+            self._loop.call_soon_threadsafe(self._wake.set)
 
     async def stop(self) -> None:
+        """Stop renewing and wait for the thread to end."""
         self._loop.call_soon_threadsafe(self._stop)
         await asyncio.to_thread(self._thread.join)
 
     async def run_once(self) -> int:
-        """Renew all leases held; how many were renewed."""
-        leases = self._held()
+        """Renew all leases; return how many were renewed."""
+        leases = self._leases()
         if not leases:
             return 0
-        renewals = await self._store.renew(leases, span=self._span)
+        renewals = await self._store.renew(leases, span=self._lease)
         for lease, renewal in zip(leases, renewals, strict=True):
             if not renewal.held or renewal.cancel_requested:
-                self._found(lease, renewal)
+                self._on_renewal(lease, renewal)
         return sum(renewal.held for renewal in renewals)
 
     async def heartbeat_once(self) -> None:
-        """Tell that this worker lives; the first time, who it is."""
-        if not await self._store.heartbeat(self._info.holder, span=self._span):
+        """Send the heartbeat; register the worker if the store does not know it."""
+        if not await self._store.heartbeat(self._info.holder, span=self._lease):
             await self._store.register_worker(self._info)
-            await self._store.heartbeat(self._info.holder, span=self._span)
+            await self._store.heartbeat(self._info.holder, span=self._lease)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        beating = run_periodically(
+        heartbeats = run_periodically(
             self._interval,
             self.heartbeat_once,
-            what="show signs of life",
+            what="send the heartbeat",
             random=self._random.random,
-            patience=1,
+            error_backoff=1,
         )
-        # A renewal that failed is repeated just as soon: leases do not wait for patience.
-        renewing = run_periodically(
+        # No backoff: a failed renewal is repeated at the same interval, before the lease expires.
+        renewals = run_periodically(
             self._interval,
             self.run_once,
             what="renew leases",
             random=self._random.random,
-            poke=self._poke,
-            patience=1,
+            wake=self._wake,
+            error_backoff=1,
         )
         self._task = asyncio.gather(
-            self._loop.create_task(renewing), self._loop.create_task(beating)
+            self._loop.create_task(renewals), self._loop.create_task(heartbeats)
         )
         try:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
             pass
         except Exception:
-            log.exception("renewing ended; leases will lapse")
+            log.exception("lease renewal stopped; the leases of this worker will expire")
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()

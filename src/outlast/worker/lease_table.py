@@ -1,4 +1,4 @@
-"""The leases a worker holds: from the claim until the end of the run is durable."""
+"""The lease table of a worker: leases from the claim until the end of the run is durable."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -10,57 +10,59 @@ from outlast.core.run import Claim, Lease
 
 
 class LeaseTable(Protocol):
-    """Where they are kept, so that somebody can renew them. Called on the worker's loop."""
+    """The leases a worker holds, readable by the renewer. Written on the worker's loop only."""
 
     @property
     def room(self) -> int:
-        """How many more can be held."""
+        """How many more leases fit."""
         ...
 
     @property
     def on_step(self) -> Callable[[JobId | None], None] | None:
-        """Whom to tell, if anybody, whose code the event loop is about to run."""
+        """Callback with the job whose code the event loop is about to run, if wanted."""
         ...
 
     def add(self, claims: Sequence[Claim]) -> list[Lease]:
-        """Hold these; answers leases of the same jobs that were held until now, and are lost."""
+        """Add claims; return the lost leases of the same jobs that they replace."""
         ...
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> object:
-        """Its handler is about to be called, and may take that long."""
+        """Record that the handler is about to be called, and its `max_runtime`."""
         ...
 
-    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
-        """The same, and the event loop is in its code until `stepping(None)`, or it returned."""
+    def start_async(self, claim: Claim, *, limit: timedelta | None) -> None:
+        """Record the same, and that the loop runs its code until `on_step(None)` or `returned`."""
         ...
 
-    def move(self, lease: Lease, executor: str) -> None:
-        """Its code runs in that executor from here on."""
+    def change_executor(self, lease: Lease, executor: str) -> None:
+        """Record that the code of the run continues in another executor."""
         ...
 
     def returned(self, claim: Claim) -> None:
-        """Its handler is done with; its end is on the way to the store."""
+        """Record that the handler has ended and its end is on the way to the store."""
         ...
 
     def expire(self, lease: Lease) -> None:
-        """Its time limit is over and it was asked to stop: what if it does not?"""
+        """Record that the run exceeded `max_runtime` and was asked to stop."""
         ...
 
     def remove(self, lease: Lease) -> bool:
-        """Renew it no more; False if it is not held, or under another token by now."""
+        """Stop renewing a lease. Returns False if it is not held under that token."""
         ...
 
-    def drop_all(self, ended: Sequence[Change]) -> None:
-        """The same for all whose end is durable, or was refused."""
+    def remove_ended(self, ended: Sequence[Change]) -> None:
+        """Stop renewing the leases of runs whose end is durable or was refused."""
         ...
 
-    def has(self, lease: Lease) -> bool: ...
+    def has(self, lease: Lease) -> bool:
+        """Whether the lease is held under that token."""
+        ...
 
     def __len__(self) -> int: ...
 
 
 class InMemoryLeaseTable:
-    """Kept in this process, for a thread of it to renew."""
+    """Leases in this process, renewed by a thread of it."""
 
     room = 2**31
     on_step = None
@@ -69,6 +71,7 @@ class InMemoryLeaseTable:
         self._tokens: dict[JobId, int] = {}
 
     def add(self, claims: Sequence[Claim]) -> list[Lease]:
+        """Add claims; return the lost leases of the same jobs that they replace."""
         tokens, lost = self._tokens, []
         for claim in claims:
             if claim.job_id in tokens:
@@ -77,41 +80,45 @@ class InMemoryLeaseTable:
         return lost
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
-        """Nobody here needs to know."""
+        """Do nothing: no supervisor reads this table."""
 
-    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
-        """The same."""
+    def start_async(self, claim: Claim, *, limit: timedelta | None) -> None:
+        """Do nothing: no supervisor reads this table."""
 
-    def move(self, lease: Lease, executor: str) -> None:
-        """The same."""
+    def change_executor(self, lease: Lease, executor: str) -> None:
+        """Do nothing: no supervisor reads this table."""
 
     def returned(self, claim: Claim) -> None:
-        """The same."""
+        """Do nothing: no supervisor reads this table."""
 
     def expire(self, lease: Lease) -> None:
-        """Nobody can end a thread from within: it loses its lease, and its write is refused."""
+        """Stop renewing: a thread cannot be killed, but the store refuses its late write."""
         self.remove(lease)
 
     def remove(self, lease: Lease) -> bool:
+        """Stop renewing a lease. Returns False if it is not held under that token."""
         if not self.has(lease):
             return False
         del self._tokens[lease.job_id]
         return True
 
-    def drop_all(self, ended: Sequence[Change]) -> None:
+    def remove_ended(self, ended: Sequence[Change]) -> None:
+        """Stop renewing the leases of runs whose end is durable or was refused."""
         tokens = self._tokens
         for change in ended:
             if tokens.get(change.job_id) == change.token:
                 del tokens[change.job_id]
 
     def has(self, lease: Lease) -> bool:
+        """Whether the lease is held under that token."""
         return self._tokens.get(lease.job_id) == lease.token
 
     def all(self) -> list[Lease]:
-        """For the renewing thread: copying a dict is one step of the interpreter."""
+        """Return all leases. Safe on the renewer's thread: `dict.copy` is atomic."""
         return [Lease(job_id, token) for job_id, token in self._tokens.copy().items()]
 
     def clear(self) -> None:
+        """Remove every lease."""
         self._tokens.clear()
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""Every log line about a job, made in one place: the same words and the same keys everywhere.
+"""Log events about jobs, with the same event names and keys everywhere.
 
-The line itself reads `job_end job=… run=… status=succeeded`; the same facts are on the record as
-`facts`, for a formatter that writes JSON. Arguments and results are never among them.
+A line reads `job_end job=… run=… status=succeeded`. The log record has the same fields in `facts`,
+for a formatter that writes JSON. Arguments and results are never logged.
 """
 
 import logging
@@ -17,15 +17,18 @@ log = logging.getLogger("outlast.jobs")
 
 
 def job_start(claim: Claim) -> bool:
-    """A handler is about to be called. False if nobody wants to hear that, nor of its end."""
+    """Log that a handler is about to be called.
+
+    Returns False, without an event, if neither the log nor a sink wants the start and the end.
+    """
     if not has_audience(log, logging.INFO):
         return False
-    emit(log, logging.INFO, "job_start", _who(claim))
+    emit(log, logging.INFO, "job_start", _claim_fields(claim))
     return True
 
 
 def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None:
-    """A handler is done with; the change says what became of its job, `rows` how many it did."""
+    """Log the end of a handler, with its duration and the rows it reported."""
     status = change.move.run or change.move.to
     ended = {
         "status": str(status),
@@ -34,29 +37,32 @@ def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None
         "rows_processed": rows,
     }
     why = {"reason": change.reason} if change.reason else {}
-    emit(log, logging.INFO, "job_end", {**_who(claim), **ended, **why})
+    emit(log, logging.INFO, "job_end", {**_claim_fields(claim), **ended, **why})
 
 
-def job_error(claim: Claim, error: BaseException, words: str) -> None:
-    """A handler raised: what, and where. Its words, which may quote arguments, are on the run."""
+def job_error(claim: Claim, error: BaseException, error_text: str) -> None:
+    """Log the class and place of a handler's error.
+
+    `error_text` may quote arguments: sinks receive it, the log line does not.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-    facts = {**_who(claim), "error": type(error).__name__, "at": at}
-    emit(log, logging.ERROR, "job_error", facts, words)
+    fields = {**_claim_fields(claim), "error": type(error).__name__, "at": at}
+    emit(log, logging.ERROR, "job_error", fields, error_text)
 
 
-def job_lost(lease: Lease, **facts: Any) -> None:
-    """A run was taken from whoever had it."""
-    emit(log, logging.WARNING, "job_lost", {**_lease(lease), **facts})
+def job_lost(lease: Lease, **fields: Any) -> None:
+    """Log that a worker lost a run."""
+    emit(log, logging.WARNING, "job_lost", {**_lease_fields(lease), **fields})
 
 
 def late_write_refused(change: Change) -> None:
-    """A former holder wanted to end a run that is no longer its own."""
-    facts = {"job": change.job_id, "token": change.token, "wanted": str(change.move.to)}
-    emit(log, logging.WARNING, "late_write_refused", facts)
+    """Log that the store refused the change of a worker whose lease was lost."""
+    fields = {"job": change.job_id, "token": change.token, "wanted": str(change.move.to)}
+    emit(log, logging.WARNING, "late_write_refused", fields)
 
 
-def _who(claim: Claim) -> dict[str, Any]:
+def _claim_fields(claim: Claim) -> dict[str, Any]:
     return {
         "job": claim.job_id,
         "run": claim.run_id,
@@ -67,5 +73,5 @@ def _who(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _lease(lease: Lease) -> dict[str, Any]:
+def _lease_fields(lease: Lease) -> dict[str, Any]:
     return {"job": lease.job_id, "token": lease.token}

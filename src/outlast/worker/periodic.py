@@ -1,4 +1,4 @@
-"""A loop is a step plus `every`: interval, jitter, error backoff and stopping, written once."""
+"""Periodic loop with jitter and error backoff, for every background step of a worker."""
 
 import asyncio
 import logging
@@ -11,53 +11,54 @@ from outlast.telemetry.outage_log import OutageLog
 
 log = logging.getLogger("outlast.worker")
 
-LONGEST_PAUSE = 2.0
+MAX_PAUSE_S = 2.0
+"""Seconds that the error backoff waits at most."""
 
 
 async def run_periodically(
-    span: timedelta,
+    interval: timedelta,
     step: Callable[[], Awaitable[object]],
     *,
     what: str | None = None,
     random: Callable[[], float],
-    poke: asyncio.Event | None = None,
-    patience: int = 2,
+    wake: asyncio.Event | None = None,
+    error_backoff: int = 2,
 ) -> None:
-    """Run `step`, wait about `span` (sooner when poked), and again, until cancelled.
+    """Run `step` every `interval`, or earlier when `wake` is set, until cancelled.
 
-    The wait is drawn from 80 to 120 % of the span, so that a fleet does not march in step. A step
-    that fails is logged and tried again, each time after a pause `patience` times as long. What an
-    operator can put right is a line that says `what` cannot be done, and not at every try.
+    The pause is drawn from 80 to 120 % of the interval, so that workers do not run in step. A step
+    that fails is logged and retried; each failure in a row multiplies the pause by `error_backoff`.
+    An OperatorError is logged as "cannot `what`", not at every attempt. StoreClosed is raised.
     """
     name = getattr(step, "__qualname__", "step")
-    complaint = OutageLog(log, what or f"do {name}")
+    outage = OutageLog(log, what or f"do {name}")
     failed = 0
     while True:
         try:
             await step()
             failed = 0
-            complaint.recovered()
+            outage.recovered()
         except StoreClosed:
             raise
-        except (StoreSealed, StoreMoved) as error:  # said by whoever takes jobs
+        except (StoreSealed, StoreMoved) as error:  # the dispatcher logs it
             log.debug("%s waits: %s", name, error)
         except OperatorError as error:
             failed += 1
-            complaint.failed(error)
+            outage.failed(error)
         except Exception:
             failed += 1
             log.exception("%s failed %d times in a row; it will be tried again", name, failed)
-        pause = span.total_seconds() * (0.8 + 0.4 * random())
-        await _pause(
-            min(LONGEST_PAUSE, pause * patience ** min(failed, 10)) if failed else pause, poke
-        )
+        pause = interval.total_seconds() * (0.8 + 0.4 * random())
+        if failed:
+            pause = min(MAX_PAUSE_S, pause * error_backoff ** min(failed, 10))
+        await _pause(pause, wake)
 
 
-async def _pause(seconds: float, poke: asyncio.Event | None) -> None:
-    if poke is None:
+async def _pause(seconds: float, wake: asyncio.Event | None) -> None:
+    if wake is None:
         await asyncio.sleep(seconds)
         return
-    with suppress(TimeoutError):  # asyncio.wait_for of 3.11 can swallow a cancellation
+    with suppress(TimeoutError):  # asyncio.wait_for of Python 3.11 can swallow a cancellation
         async with asyncio.timeout(seconds):
-            await poke.wait()
-    poke.clear()
+            await wake.wait()
+    wake.clear()

@@ -1,4 +1,4 @@
-"""How much work to hold ready, counted in time: by how long the jobs of each type take."""
+"""The prefetch budget: how many jobs to claim ahead, by the measured run time of their types."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -7,60 +7,62 @@ from typing import Final
 
 from outlast.core.run import Claim
 
-AT_HAND: Final = 1.0
-"""How many seconds of work to hold ready: a job must not wait here while another worker is idle."""
+PREFETCH_TARGET_S: Final = 1.0
+"""Seconds of work to prefetch: a job must not wait here while another worker is idle."""
 
-TOO_LONG: Final = 2 * AT_HAND
-"""Whoever would have to wait longer than that is for others to take."""
+MAX_PREFETCH_WAIT_S: Final = 2 * PREFETCH_TARGET_S
+"""Seconds a prefetched job may be expected to wait; beyond that it is released."""
 
-WEIGHT: Final = 0.05
-"""How much one job says about the next."""
+AVERAGE_WEIGHT: Final = 0.05
+"""Weight of the latest run in the moving average of its type."""
 
 _TYPE: Final = attrgetter("type")
 
 
 class PrefetchBudget:
-    """Learns from every job that ends, and from every one that does not."""
+    """Keeps a moving average of the run time of each job type."""
 
-    def __init__(self, *, concurrency: int, most: int) -> None:
+    def __init__(self, *, concurrency: int, limit: int) -> None:
         self._concurrency = concurrency
-        self._most = most
+        self._limit = limit
         self._averages: dict[str, float] = {}
-        self._any = 0.0
+        self._overall = 0.0
 
     def ended(self, kind: str, seconds: float) -> None:
-        """A job of that type took that long."""
+        """Record how long a job of a type took."""
         average = self._averages.get(kind, seconds)
-        self._averages[kind] = average + (seconds - average) * WEIGHT
-        self._any = self._any + (seconds - self._any) * WEIGHT if self._any else seconds
+        self._averages[kind] = average + (seconds - average) * AVERAGE_WEIGHT
+        overall = self._overall
+        self._overall = overall + (seconds - overall) * AVERAGE_WEIGHT if overall else seconds
 
-    def runs(self, kind: str, seconds: float) -> None:
-        """One of that type has been running that long: what is learnt of it comes too late."""
+    def still_running(self, kind: str, seconds: float) -> None:
+        """Raise the average of a type whose job has been running longer than that."""
         if self._averages.get(kind, 0.0) < seconds:
             self._averages[kind] = seconds
 
-    def room(self, ready: Collection[Claim]) -> int:
-        """How many more than those that are ready make up the work to have at hand."""
-        if not self._any:
+    def room(self, prefetched: Collection[Claim]) -> int:
+        """Return how many more jobs to prefetch."""
+        if not self._overall:
             return 0
-        work = self._work(ready)
-        each = max(self._any, work / len(ready)) if ready else self._any
-        worth = (AT_HAND * self._concurrency - work) / each
-        return int(max(0.0, min(self._most - len(ready), worth)))
+        work = self._work(prefetched)
+        each = max(self._overall, work / len(prefetched)) if prefetched else self._overall
+        missing = (PREFETCH_TARGET_S * self._concurrency - work) / each
+        return int(max(0.0, min(self._limit - len(prefetched), missing)))
 
     def excess(self, waiting: Sequence[Claim]) -> list[Claim]:
-        """Those of them, the last ones, that would have to wait for too long."""
-        left = TOO_LONG * self._concurrency
+        """Return the last of these claims, those expected to wait longer than allowed."""
+        left = MAX_PREFETCH_WAIT_S * self._concurrency
         if self._work(waiting) <= left:
             return []
-        for place, claim in enumerate(waiting):
+        for index, claim in enumerate(waiting):
             left -= self._seconds(claim.type)
             if left < 0:
-                return list(waiting[place:])
+                return list(waiting[index:])
         return []
 
     def _work(self, claims: Iterable[Claim]) -> float:
-        return sum(many * self._seconds(kind) for kind, many in Counter(map(_TYPE, claims)).items())
+        counts = Counter(map(_TYPE, claims))
+        return sum(count * self._seconds(kind) for kind, count in counts.items())
 
     def _seconds(self, kind: str) -> float:
-        return self._averages.get(kind, self._any)
+        return self._averages.get(kind, self._overall)

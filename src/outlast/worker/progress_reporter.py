@@ -1,4 +1,4 @@
-"""Writing how far runs are: what is said while one write is under way goes out with the next."""
+"""The progress reporter: writes the progress of runs, coalesced into few writes."""
 
 import asyncio
 import logging
@@ -8,60 +8,66 @@ from typing import Final
 
 from outlast.core.run import Lease
 from outlast.errors import OperatorError
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 
 log = logging.getLogger("outlast.worker")
 
-BETWEEN: Final = 0.1
-"""The pause between two writes, in seconds: a handler in a tight loop costs ten a second."""
+WRITE_INTERVAL_S: Final = 0.1
+"""Seconds between two writes: a handler in a tight loop causes at most ten a second."""
 
-AFTER_A_FAILURE: Final = 1.0
+ERROR_PAUSE_S: Final = 1.0
+"""Seconds to wait after a failed write."""
 
-Report = Callable[[Sequence[tuple[Lease, str]]], Awaitable[list[bool]]]
+RecordProgress = Callable[[Sequence[tuple[Lease, str]]], Awaitable[list[bool]]]
+"""Writes the progress of leases; answers False for each lease that is lost."""
 
 
 class ProgressReporter:
-    """Takes the newest progress of each run that has some; a run whose lease is gone is told."""
+    """Writes the newest progress of each run. A run whose lease is lost is informed."""
 
-    def __init__(self, report: Report, *, between: float = BETWEEN) -> None:
-        self._report = report
-        self._between = between
+    def __init__(
+        self, record_progress: RecordProgress, *, interval: float = WRITE_INTERVAL_S
+    ) -> None:
+        self._record_progress = record_progress
+        self._interval = interval
         self._loop = asyncio.get_running_loop()
-        self._runs: list[Run] = []
+        self._runs: list[WorkerRun] = []
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, run: Run) -> None:
-        """There is progress to take. Any thread may call it."""
-        with suppress(RuntimeError):  # the loop is closed: nobody works here any more
+    def notify(self, run: WorkerRun) -> None:
+        """Schedule a write for a run that has new progress. Thread-safe."""
+        with suppress(RuntimeError):  # the loop is closed, so the worker has stopped
             self._loop.call_soon_threadsafe(self._add, run)
 
-    async def last(self, run: Run) -> None:
-        """Write what this run said last; its handler is done."""
+    async def write_last(self, run: WorkerRun) -> None:
+        """Write the last progress of a run whose handler has ended."""
         if run.has_news:
             await self._write([run])
 
     def close(self) -> None:
+        """Cancel the write under way."""
         if self._task is not None:
             self._task.cancel()
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: WorkerRun) -> None:
         self._runs.append(run)
         if self._task is None:
-            self._task = asyncio.create_task(self._write_all(), name="outlast-report")
+            self._task = asyncio.create_task(self._write_all(), name="outlast-progress")
 
     async def _write_all(self) -> None:
         try:
             while self._runs:
                 runs, self._runs = self._runs, []
-                pause = self._between if await self._write(runs) else AFTER_A_FAILURE
+                pause = self._interval if await self._write(runs) else ERROR_PAUSE_S
                 await asyncio.sleep(pause)
         finally:
             self._task = None
 
-    async def _write(self, runs: list[Run]) -> bool:
+    async def _write(self, runs: list[WorkerRun]) -> bool:
         runs = [run for run in runs if run.has_news]
         try:
-            answers = await self._report([(run.lease, run.take_progress()) for run in runs])
+            updates = [(run.lease, run.take_progress()) for run in runs]
+            answers = await self._record_progress(updates)
         except OperatorError as error:
             log.warning("the progress of %d runs was not written: %s", len(runs), error)
             for run in runs:

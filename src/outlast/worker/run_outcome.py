@@ -1,4 +1,4 @@
-"""One run: check the params, call the handler, and say what happened."""
+"""Turns the outcome of a handler into the change that closes its run."""
 
 import asyncio
 import traceback
@@ -19,16 +19,16 @@ from outlast.core.run import Claim
 from outlast.core.state import Loss
 from outlast.errors import CommandFailed, LeaseLost, StopRequested, TransitionRefused
 from outlast.jobs.registry import JobType
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 
 AnyType = JobType[Any, Any]
 
-Note = Callable[[Claim, Change, BaseException | None], None]
-"""Hears of each attempt that counts against its job, and what was raised, if anything was."""
+FailureCallback = Callable[[Claim, Change, BaseException | None], None]
+"""Called with each attempt that counts against its job, and the error if there was one."""
 
 
 class ActiveRun:
-    """A run under way, and why it may be interrupted."""
+    """A run in an execution slot, and the event that interrupted it, if any."""
 
     __slots__ = (
         "_new_run",
@@ -37,10 +37,10 @@ class ActiveRun:
         "claim",
         "exit_code",
         "interrupted",
-        "is_told",
+        "is_logged",
         "kind",
         "log_path",
-        "slot",
+        "slot_task",
         "started",
         "stop",
         "task",
@@ -50,16 +50,19 @@ class ActiveRun:
         self,
         claim: Claim,
         kind: AnyType,
-        new_run: "Callable[[Claim, AnyType], Run]",
-        slot: "asyncio.Task[Any] | None" = None,
+        new_run: "Callable[[Claim, AnyType], WorkerRun]",
+        slot_task: "asyncio.Task[Any] | None" = None,
         started: float = 0.0,
     ) -> None:
-        """`slot` is the task that an async handler runs in; it began at `started`, by the loop."""
+        """Create an active run.
+
+        `slot_task` is the task of its execution slot; `started` is a time of the event loop.
+        """
         self.claim = claim
         self.kind = kind
         self._new_run = new_run
-        self._run: Run | None = None
-        self.slot = slot
+        self._run: WorkerRun | None = None
+        self.slot_task = slot_task
         self.started = started
         self.task: asyncio.Task[Any] | None = None
         self.stop: Callable[[], object] | None = None
@@ -67,40 +70,40 @@ class ActiveRun:
         self.log_path: str | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
-        self.is_told = False
+        self.is_logged = False
 
     @property
-    def run(self) -> Run:
-        """What its handler sees of it. Most see nothing, so it is made when first asked for."""
+    def run(self) -> WorkerRun:
+        """The run object of the handler, created on first use because most handlers take none."""
         if self._run is None:
             self._run = self._new_run(self.claim, self.kind)
         return self._run
 
     @property
     def has_run(self) -> bool:
-        """Whether anybody has asked for it."""
+        """Whether the run object was created."""
         return self._run is not None
 
     @property
     def is_plain(self) -> bool:
-        """Whether its handler did no more than return: nothing said, opened, or cancelled."""
+        """Whether the handler only returned: no progress, no transaction, no cancellation."""
         run = self._run
         is_quiet = run is None or not (run.has_news or run.opened is not None)
-        return is_quiet and self.slot is not None and not self.slot.cancelling()
+        return is_quiet and self.slot_task is not None and not self.slot_task.cancelling()
 
     @property
     def handler(self) -> Callable[..., Any]:
-        """What to call with the job's params."""
+        """The callable that takes the job's params."""
         return partial(self.kind.function, self.run) if self.kind.takes_run else self.kind.function
 
     def interrupt(self, event: Event) -> None:
-        """Ask the handler to stop; `event` is what happened, should it comply.
+        """Ask the handler to stop; `event` closes the run if the handler complies.
 
-        Its executor says what that means: an async handler is cancelled at its next await, a
-        thread is only told, and looks at `run.cancelled` when it pleases, a process is killed.
+        The executor decides how: an async handler is cancelled at its next await, a thread sees
+        `run.cancelled` or stops at a checkpoint, a process is killed. No-op after the first call.
         """
         if self.interrupted is not None:
-            return  # asking again would disturb it while it cleans up
+            return  # a second request would interrupt its cleanup
         self.interrupted = event
         self.run.request_cancel()
         if self.stop is not None:
@@ -109,13 +112,13 @@ class ActiveRun:
 
 @dataclass(frozen=True, slots=True)
 class EncodedResult:
-    """A result that is JSON text already: it was checked in the process that made it."""
+    """A result that the handler process has already validated and encoded as JSON."""
 
     result: str | None
 
 
 class RemoteError(Exception):
-    """What a handler raised in a process of its own, as text, and whether a retry can help."""
+    """An error of a handler process, as text, and whether it is permanent."""
 
     def __init__(self, text: str, *, permanent: bool) -> None:
         super().__init__(text)
@@ -124,28 +127,28 @@ class RemoteError(Exception):
 
 
 class ProcessDied(Exception):
-    """The handler's process is gone, and nobody knows how far it was."""
+    """The handler process ended before the handler returned."""
 
 
-GAVE_WAY = (asyncio.CancelledError, StopRequested, LeaseLost, ProcessDied)
-"""How a handler ends that was asked to stop, beside returning nothing."""
+STOP_EXCEPTIONS = (asyncio.CancelledError, StopRequested, LeaseLost, ProcessDied)
+"""Errors with which a handler complies with a stop request, besides returning None."""
 
 
 class OutcomeJudge:
-    """Turns what a handler did into the change that closes its run."""
+    """Decides the change that closes a run from what its handler did."""
 
     def __init__(
         self,
         new_id: Callable[[], JobId],
         random: Callable[[], float],
-        note: Note | None = None,
+        on_failure: FailureCallback | None = None,
     ) -> None:
         self._new_id = new_id
         self._random = random
-        self._note = note
+        self._on_failure = on_failure
 
     def returned(self, active: ActiveRun, value: object) -> Change:
-        """The handler came back with a value: a result, or one of the outcomes."""
+        """Return the change for a handler that returned a result or an outcome."""
         claim = active.claim
         if active.interrupted is not None and _gave_way(active, value):
             return self.close(active, active.interrupted)
@@ -155,45 +158,49 @@ class OutcomeJudge:
             result = (
                 value.result if type(value) is EncodedResult else active.kind.dump_result(value)
             )
-        except Exception as error:  # noqa: BLE001 - a result that cannot be kept is a failure
-            return self.close(active, Failed(describe(error), permanent=True), error)
+        except Exception as error:  # noqa: BLE001 - a result that cannot be stored is a failure
+            return self.close(active, Failed(describe_error(error), permanent=True), error)
         return _with_artifacts(succeed(claim.job_id, claim.token, result), active)
 
     def raised(self, active: ActiveRun, error: BaseException) -> Change:
-        """The handler raised: a failure, unless it stopped because it was asked to."""
-        if active.interrupted is not None and isinstance(error, GAVE_WAY):
+        """Return the change for a handler that raised: a failure, unless it was asked to stop."""
+        if active.interrupted is not None and isinstance(error, STOP_EXCEPTIONS):
             return self.close(active, active.interrupted)
         if isinstance(error, ProcessDied):
             return self.close(active, Lost(Loss.OWNER_DEAD, truncate(str(error))), error)
         return self.close(active, self._failure(active, error), error)
 
-    def unreadable(self, claim: Claim, error: BaseException) -> Change:
-        """Its params no longer fit its type: no retry can help."""
-        return self.decide(claim, Failed(describe(error), permanent=True), error)
+    def invalid_params(self, claim: Claim, error: BaseException) -> Change:
+        """Return the change for params that do not fit the job type: a permanent failure."""
+        return self.decide(claim, Failed(describe_error(error), permanent=True), error)
 
     def close(self, active: ActiveRun, event: Event, error: BaseException | None = None) -> Change:
+        """Return the change for an event, or a permanent failure if it is no valid transition."""
         try:
             change = self.decide(active.claim, event, error)
         except TransitionRefused as refused:
-            change = self.decide(active.claim, Failed(describe(refused), permanent=True), refused)
+            change = self.decide(
+                active.claim, Failed(describe_error(refused), permanent=True), refused
+            )
         return _with_artifacts(change, active)
 
     def abandon(self, claim: Claim) -> Change:
-        """The worker stops before the run could end."""
-        return self.decide(claim, shutdown(claim))
+        """Return the change for a run that did not end before its worker stopped."""
+        return self.decide(claim, shutdown_event(claim))
 
     def decide(self, claim: Claim, event: Event, error: BaseException | None = None) -> Change:
+        """Return the change for an event, and report it if it is a counted failure."""
         change = decide(claim, event, new_id=self._new_id)
-        if self._note is not None and change.move.run in COUNTED:
-            self._note(claim, change, error)
+        if self._on_failure is not None and change.move.run in COUNTED:
+            self._on_failure(claim, change, error)
         return change
 
     def _failure(self, active: ActiveRun, error: BaseException) -> Failed:
         delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
         if isinstance(error, RemoteError):
             return Failed(truncate(error.text), delay, permanent=error.permanent)
-        verdict = active.kind.classifier.verdict(error)
-        return Failed(describe(error), delay, permanent=verdict is ErrorClass.PERMANENT)
+        verdict = active.kind.classifier.classify(error)
+        return Failed(describe_error(error), delay, permanent=verdict is ErrorClass.PERMANENT)
 
     def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:
         match value:
@@ -204,18 +211,18 @@ class OutcomeJudge:
             case Cancel():
                 return Stopped(_short(value.reason))
             case RetryAfter():
-                asked = value.reason or "the handler asked for another try"
-                return Failed(truncate(asked), value.delay)
+                reason = value.reason or "the handler asked for another try"
+                return Failed(truncate(reason), value.delay)
             case Command():
-                asked = 'it returned a Command; register it with executor="command"'
-                return Failed(asked, permanent=True)
+                error = 'it returned a Command; register it with executor="command"'
+                return Failed(error, permanent=True)
             case _:
                 kind = type(value).__name__
                 return self._failure(active, TypeError(f"a handler returned an unknown {kind}"))
 
 
 def _with_artifacts(change: Change, active: ActiveRun) -> Change:
-    """The change with all that the run leaves behind."""
+    """Return the change with the artifacts, exit code and log path of the run."""
     artifacts = active.run.artifacts if active.has_run else ()
     code, path = active.exit_code, active.log_path
     if not artifacts and code is None and path is None:
@@ -224,8 +231,10 @@ def _with_artifacts(change: Change, active: ActiveRun) -> Change:
 
 
 def _gave_way(active: ActiveRun, value: object) -> bool:
-    """Whether it ended because it was asked to. One that ended by itself first has its outcome,
-    but past its time limit nothing it says counts."""
+    """Whether the handler ended because of the stop request.
+
+    A handler that ended by itself keeps its outcome. After a timeout no outcome counts.
+    """
     match active.interrupted:
         case Lost(reason=Loss.TIMEOUT):
             return True
@@ -233,19 +242,19 @@ def _gave_way(active: ActiveRun, value: object) -> bool:
             return value is None and active.run.saw_stop_request
 
 
-def shutdown(claim: Claim) -> Event:
-    """What a stopping worker does with a run: hand it back where its delivery allows."""
+def shutdown_event(claim: Claim) -> Event:
+    """Return the event of a run on shutdown: released where its delivery allows it, else lost."""
     return Released("shutdown") if claim.delivery.runs_again else Lost(Loss.SHUTDOWN)
 
 
-def describe(error: BaseException) -> str:
-    """The error as stored: its traceback, bounded; of a command, what it said."""
+def describe_error(error: BaseException) -> str:
+    """Return the error text to store: the truncated traceback, or a command's message."""
     if isinstance(error, CommandFailed):
         return truncate(str(error))
     try:
         return truncate("".join(traceback.format_exception(error)))
-    except Exception:  # noqa: BLE001 - an exception with code of its own must not end its slot
-        return f"{type(error).__name__}, which cannot be shown: looking at it raises"
+    except Exception:  # noqa: BLE001 - a faulty exception class must not end the slot
+        return f"{type(error).__name__}, which cannot be shown: formatting it raises"
 
 
 def _short(reason: str | None) -> str | None:

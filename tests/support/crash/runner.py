@@ -54,7 +54,7 @@ class Point:
 def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
     """At full size all. Else before each statement once, and at the end.
 
-    `killed` remembers from one scenario to the next. Whoever only reads is killed at the end.
+    `killed` remembers from one scenario to the next. A scenario that only reads is killed at its end.
     """
     if sizes.SIZES.crash_on_either_side:
         return points
@@ -66,7 +66,7 @@ def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point
 
 
 def brings_nothing_new(points: list[Point], killed: set[str]) -> bool:
-    """Whether others have died before each of its statements; at full size nobody asks."""
+    """Whether earlier scenarios were killed at all its statements; False at full size."""
     return not sizes.SIZES.crash_on_either_side and killed >= {point.name for point in points}
 
 

@@ -29,7 +29,7 @@ from outlast.core.event import (
     Unblocked,
 )
 from outlast.core.ids import JobId
-from outlast.core.job import Job, Key, NewJob, Slot
+from outlast.core.job import DedupeKey, Job, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.core.run import Claim, LeaseHolder
@@ -43,8 +43,8 @@ from outlast.testing.clock import START, FakeClock
 SECOND = timedelta(seconds=1)
 LEASE = timedelta(seconds=15)
 HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
-TYPES = ("lease", "chain", "once")
-CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
+TYPES = ("lease", "linked", "once")
+LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ async def some_waiting(w: World) -> None:
     """Plain jobs, one due later, a chain, two `once` of one name, one that was lost before."""
     lost = await w.started()
     await w.settle(lost, Lost(Loss.OWNER_DEAD))
-    for over in ({}, {}, {"delay": SECOND}, CHAIN, ONCE, ONCE):
+    for over in ({}, {}, {"delay": SECOND}, LINKED, ONCE, ONCE):
         await w.add(**over)
     w.clock.advance(SECOND)
 
@@ -164,14 +164,14 @@ async def add_refused_among_good(w: World, _: None) -> None:
 
 async def _ended_chain(w: World) -> JobId:
     await w.store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
-    claim = await w.started(max_attempts=1, **CHAIN)
+    claim = await w.started(max_attempts=1, **LINKED)
     await w.settle(claim, Failed("broke"))
     return claim.id
 
 
 @scenario(_ended_chain)
 async def add_with_everything(w: World, dead: JobId) -> None:
-    slot, key = Slot(series="daily", at=START), Key(key="k", bucket="b")
+    slot, key = Slot(series="daily", at=START), DedupeKey(key="k", bucket="b")
     await w.store.add([w.job(slot=slot, key=key, active_key="a", retry_of=dead), w.job()])
 
 
@@ -186,7 +186,7 @@ async def promote_due(w: World, _: None) -> None:
 
 
 async def _two_started(w: World) -> list[Claim]:
-    for over in ({}, CHAIN):
+    for over in ({}, LINKED):
         await w.add(**over)
     return await w.claim()
 
@@ -458,7 +458,7 @@ async def _retrying(w: World) -> JobId:
 
 
 async def _closed(w: World) -> JobId:
-    claim = await w.started(**CHAIN)
+    claim = await w.started(**LINKED)
     await w.settle(claim, Failed("broke"))
     return claim.id
 
@@ -480,10 +480,10 @@ SCENARIOS |= {
     "stop": settling(Stopped("asked")),
     "fail_retry": settling(Failed("broke", SECOND)),
     "fail_dead": settling(Failed("broke", permanent=True)),
-    "fail_chain": settling(Failed("broke", SECOND), **CHAIN),
+    "fail_linked": settling(Failed("broke", SECOND), **LINKED),
     "fail_once": settling(Failed("broke"), **ONCE),
     "lose": settling(Lost(Loss.OWNER_DEAD)),
-    "lose_chain": settling(Lost(Loss.OWNER_DEAD), **CHAIN),
+    "lose_linked": settling(Lost(Loss.OWNER_DEAD), **LINKED),
     "lose_once": settling(Lost(Loss.TIMEOUT), **ONCE),
     "lose_at_startup": settling(Lost(Loss.STARTUP_RECOVERY, "left by boot-0")),
     "release": settling(Released("shutdown")),
@@ -499,7 +499,7 @@ SCENARIOS |= {
 
 @scenario(some_waiting)
 async def read_everything(w: World, _: None) -> None:
-    """No write at all: a reader that dies disturbs nobody."""
+    """Read only: a reader that dies changes nothing."""
     [job, *_rest] = await w.store.find(Filter(), limit=10)
     await w.store.find(Filter(states=frozenset({State.DEAD_LETTER})), limit=1)
     await w.store.find(Filter(key="k"), limit=1)

@@ -11,7 +11,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim
 from outlast.store.contract.jobs import Filter
-from support.crash.scenarios import CHAIN, SECOND, Scenario, World, nothing
+from support.crash.scenarios import LINKED, SECOND, Scenario, World, nothing
 
 ZERO = timedelta(0)
 SEQUENTIAL = {"mode": GroupMode.SEQUENTIAL}
@@ -27,7 +27,7 @@ async def _filling(w: World, **over: Any) -> str:
 
 
 def _members(w: World, group_id: JobId) -> list[NewJob]:
-    jobs = [w.job(**CHAIN), w.job(active_key="key"), w.job()]
+    jobs = [w.job(**LINKED), w.job(active_key="key"), w.job()]
     return [replace(job, group_id=group_id, member=True) for job in jobs]
 
 
@@ -50,7 +50,7 @@ async def _all_three(w: World) -> list[Claim]:
 
 
 async def _stopped(w: World) -> list[Job]:
-    """One runs, two wait; the group stops, and nobody has swept yet."""
+    """One member runs, two wait; the group is stopped and not yet closed."""
     group_id = await _filling(w)
     await w.store.seal_group(group_id)
     await w.claim(limit=1)

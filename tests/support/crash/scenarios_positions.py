@@ -1,4 +1,4 @@
-"""Scenarios of the order: moves, edits and normalisation, killed half-way."""
+"""Scenarios of the order: moves, edits and renumbering, killed half-way."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -48,9 +48,9 @@ async def _uneven(w: World, ordering: Ordering) -> None:
         await _settle(w, job_id, Moved(MoveTo(where, jobs[1])))
 
 
-def _normalising(ordering: Ordering) -> Scenario:
+def _renumbering(ordering: Ordering) -> Scenario:
     async def act(w: World, _: Any) -> None:
-        assert await w.store.normalise("default")
+        assert await w.store.renumber("default")
 
     return Scenario(lambda w: _uneven(w, ordering), act)
 
@@ -82,8 +82,8 @@ PLACES = {
     "move_unplaced": _moving(Anchor.AFTER, Ordering.SCHEDULED),
     "swap_unplaced": _moving(Anchor.SWAP, Ordering.SCHEDULED),
     "edit_everything": _editing(JobEdit(params="[1]", priority=7, delay=SECOND)),
-    "normalise": _normalising(Ordering.POSITION),
-    "normalise_placed": _normalising(Ordering.SCHEDULED),
+    "renumber": _renumbering(Ordering.POSITION),
+    "renumber_placed": _renumbering(Ordering.SCHEDULED),
 }
 """To be played beside `SCENARIOS`."""
 
@@ -95,4 +95,4 @@ STATES = {
     },
     "put_off": deciding(_queued, Edited(JobEdit(delay=SECOND))),
 }
-"""The same from every state, for whoever looks at those."""
+"""The same act from every state, for tests of states."""

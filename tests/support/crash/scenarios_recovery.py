@@ -1,4 +1,4 @@
-"""Worlds that somebody has broken, and what recovery does there, for the crash tests."""
+"""Crash scenarios of recovery: corrupted stores and their repair."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from outlast.core.event import (
 from outlast.core.job import Job
 from outlast.core.state import Loss
 from outlast.testing.conformance.corruption import CorruptionInjector
-from support.crash.scenarios import CHAIN, ONCE, Scenario, World, reserving
+from support.crash.scenarios import LINKED, ONCE, Scenario, World, reserving
 
 Breaks = Callable[[World], CorruptionInjector]
 
@@ -56,7 +56,7 @@ def _resuming(breaks: Breaks, event: Event | None, over: dict[str, Any]) -> Scen
 
 def _unfollowed(breaks: Breaks) -> Callable[[World], Any]:
     async def prepare(w: World) -> Job:
-        claim = await w.started(active_key="key", **CHAIN)
+        claim = await w.started(active_key="key", **LINKED)
         await w.settle(claim, Failed("broke"))
         await breaks(w).drop_successor(claim.id)
         return await w.get(claim.id)
@@ -103,11 +103,11 @@ ADRIFT: dict[str, tuple[Event | None, dict[str, Any]]] = {
     "retried": (Failed("broke"), {}),
     "dead": (Failed("broke", permanent=True), {}),
     "requeued": (Lost(Loss.OWNER_DEAD), {}),
-    "chained": (Failed("broke"), CHAIN),
+    "chained": (Failed("broke"), LINKED),
     "closed": (Failed("broke"), ONCE),
     "without_run": (None, {}),
     "without_run_dead": (None, {"max_attempts": 1}),
-    "without_run_chained": (None, CHAIN),
+    "without_run_chained": (None, LINKED),
     "without_run_closed": (None, ONCE),
 }
 """Jobs in no place: how their only run ended, and how they were asked for."""

@@ -76,12 +76,13 @@ ROWS: Final[dict[TableKind, tuple[Row, ...]]] = {
         _row(TableKind.SLOTS, outcome="skipped", job_id=NUMBERS[1], **_SLOT),
     ),
     TableKind.SCHEDULES: tuple(
-        _row(TableKind.SCHEDULES, id=NUMBERS[7], name="nightly", plan="{}", version=n, enabled=False,
-             created_at=AT, updated_at=AT)
+        _row(TableKind.SCHEDULES, id=NUMBERS[7], name="nightly", plan="{}", version=n,
+             enabled=False, created_at=AT, updated_at=AT)
         for n in (1, 2)
     ),
     TableKind.RECORDS: tuple(
-        _row(TableKind.RECORDS, kind="note", key="a", value="1", version=n, created_at=AT, updated_at=AT)
+        _row(TableKind.RECORDS, kind="note", key="a", value="1", version=n, created_at=AT,
+             updated_at=AT)
         for n in (1, 2)
     ),
     TableKind.JOBS: (_job(1), _job(1, params='{"a":1}', **FAILED)),
@@ -91,16 +92,18 @@ ROWS: Final[dict[TableKind, tuple[Row, ...]]] = {
         for left in ([], ["a.txt"])
     ),
     TableKind.EVENTS: tuple(
-        _row(TableKind.EVENTS, id=n, job_id=NUMBERS[1], at=AT, kind="retry", token=1) for n in (1, 2)
+        _row(TableKind.EVENTS, id=n, job_id=NUMBERS[1], at=AT, kind="retry", token=1)
+        for n in (1, 2)
     ),
     TableKind.RESERVATIONS: tuple(
         _row(TableKind.RESERVATIONS, seq=1, id=NUMBERS[5], queue="default", job_id=NUMBERS[1],
-             caller="somebody", request="now", status=status, reserved_at=AT, expires_at=AT,
+             caller="caller-1", request="now", status=status, reserved_at=AT, expires_at=AT,
              span=1, ended_at=at)
         for status, at in (("active", None), ("released", AT))
     ),
     TableKind.COUNTERS: (
-        _row(TableKind.COUNTERS, name="records", last=7), _row(TableKind.COUNTERS, name="records", last=9),
+        _row(TableKind.COUNTERS, name="records", last=7),
+        _row(TableKind.COUNTERS, name="records", last=9),
     ),
 }  # fmt: skip
 """A row of each kind as it is first copied, and as it is when it has changed since."""

@@ -12,14 +12,14 @@ from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.runner import Probe
-from support.crash.scenarios import CHAIN, HOLDER, ONCE, SECOND, Scenario, World
+from support.crash.scenarios import HOLDER, LINKED, ONCE, SECOND, Scenario, World
 
 NEXT_BOOT = LeaseHolder(instance_id=HOLDER.instance_id, boot_id="boot-2")
-PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "chain": CHAIN, "once": ONCE}
-EXPECTED = Recovered(
+PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "linked": LINKED, "once": ONCE}
+EXPECTED = RecoveryResult(
     lost=3, finished=6, without_run=3, continued=1, given_up=1, orphans=1, promoted=2
 )
 """What the first recovery of that file does; a job that failed is due again at once."""
@@ -33,13 +33,13 @@ async def break_everything(w: World) -> None:
     for preset, over in PRESETS.items():
         for ending, event in (("ended", Succeeded("1")), ("failed", Failed("broke"))):
             claim = await _settled(w, event, name=f"{ending}-{preset}", **over)
-            if (preset, ending) == ("chain", "failed"):
+            if (preset, ending) == ("linked", "failed"):
                 await wrecker.drop_successor(claim.id)
             await wrecker.detach(claim.id)
     await wrecker.drop_successor(
-        (await _settled(w, Failed("broke"), name="unfollowed", **CHAIN)).id
+        (await _settled(w, Failed("broke"), name="unfollowed", **LINKED)).id
     )
-    await close_unfollowed(w.store, await w.started(name="spent", max_attempts=1, **CHAIN))
+    await close_unfollowed(w.store, await w.started(name="spent", max_attempts=1, **LINKED))
     orphaned = await _settled(w, Succeeded("1"), name="orphaned")
     for preset, over in PRESETS.items():
         await w.started(name=f"held-{preset}", **over)
@@ -60,7 +60,7 @@ async def close_unfollowed(store: Store, claim: Claim) -> None:
     await store.apply([Change(claim.job_id, claim.token, move, error="broke", failures=failures)])
 
 
-async def recover(w: World, _: None = None) -> Recovered:
+async def recover(w: World, _: None = None) -> RecoveryResult:
     """What the next boot of the same worker does."""
     return await Recovery(w.store, NEXT_BOOT, scope="instance", new_id=w.new_id).run_once()
 

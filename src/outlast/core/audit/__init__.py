@@ -1,1 +1,1 @@
-"""Checks over everything stored about a job, used by `verify`."""
+"""Audit of a store: the invariants of its history, and the repairs for violations."""

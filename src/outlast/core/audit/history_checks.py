@@ -1,7 +1,7 @@
-"""A job's place, its runs, its end and its events, held against each other.
+"""Invariants between a job's state row, its runs and its events.
 
-Moments are never compared for before and after: an operator may set the wall clock back. What one
-write wrote bears one moment, and that is compared.
+Times are never compared for order, because an operator may set the wall clock back. Rows
+written by one transaction have the same time, and that is checked.
 """
 
 from collections import Counter
@@ -19,31 +19,35 @@ from outlast.core.state import FINAL, WAITING, RunStatus, State
 Found = Iterator[tuple[ViolationCode, str, list[str]]]
 Check = Callable[[JobAudit], Found]
 
-AT_MOST_ONCE: Final = frozenset({Delivery.CHAIN, Delivery.ONCE})
+AT_MOST_ONCE: Final = frozenset({Delivery.LINKED, Delivery.ONCE})
+"""Deliveries whose jobs have at most one run."""
+
 ENDING: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED, RunStatus.CANCELLED})
-"""How a run ends that its job does not outlive."""
+"""Ends of a run that end its job too."""
 
 CLOSED: Final = frozenset(RunStatus) - {RunStatus.RUNNING}
-WORDS: Final[Mapping[StateTable, frozenset[State]]] = MappingProxyType(
+"""Statuses of a run that has ended."""
+
+STATES_OF_TABLE: Final[Mapping[StateTable, frozenset[State]]] = MappingProxyType(
     {
         StateTable.WAITING: WAITING,
         StateTable.OPEN: frozenset({State.RUNNING}),
         StateTable.END: FINAL,
     }
 )
-_UNDONE: Final = frozenset({RunStatus.FAILED, RunStatus.LOST, RunStatus.RELEASED})
+_UNSUCCESSFUL: Final = frozenset({RunStatus.FAILED, RunStatus.LOST, RunStatus.RELEASED})
 EXPLAINED_BY: Final[Mapping[str, frozenset[str | None]]] = MappingProxyType(
     {
         State.SUCCEEDED: frozenset({RunStatus.SUCCEEDED}),
-        State.FAILED: _UNDONE,
-        State.DEAD_LETTER: _UNDONE,
-        State.SKIPPED: frozenset({RunStatus.SKIPPED, None, *_UNDONE}),
-        State.CANCELLED: frozenset({RunStatus.CANCELLED, None, *_UNDONE}),
+        State.FAILED: _UNSUCCESSFUL,
+        State.DEAD_LETTER: _UNSUCCESSFUL,
+        State.SKIPPED: frozenset({RunStatus.SKIPPED, None, *_UNSUCCESSFUL}),
+        State.CANCELLED: frozenset({RunStatus.CANCELLED, None, *_UNSUCCESSFUL}),
     }
 )
-"""How the last run of a job ended that came to such an end; None: it never ran."""
+"""Possible ends of the last run for each end of the job; None: it never ran."""
 
-TELLS: Final[Mapping[str, State]] = MappingProxyType(
+END_OF_EVENT: Final[Mapping[str, State]] = MappingProxyType(
     {
         EventKind.CHAINED: State.FAILED,
         EventKind.CLOSED: State.FAILED,
@@ -56,12 +60,12 @@ TELLS: Final[Mapping[str, State]] = MappingProxyType(
         EventKind.RECOVERED: State.SUCCEEDED,
     }
 )
-"""Events that tell of an end, and of which."""
+"""End states that events report."""
 
-GOES_ON: Final = frozenset(
+CONTINUING: Final = frozenset(
     {EventKind.RETRY, EventKind.REQUEUED, EventKind.RELEASED, EventKind.SNOOZED}
 )
-ASIDE: Final = frozenset(
+UNRELATED: Final = frozenset(
     {
         EventKind.CANCEL_REQUESTED,
         EventKind.UNBLOCKED,
@@ -72,167 +76,172 @@ ASIDE: Final = frozenset(
         EventKind.LATE_WRITE_REFUSED,
     }
 )
-"""Events that tell neither of an end nor that the job goes on."""
+"""Events that report neither an end nor a further attempt."""
 
 
 def check_single_state_row(job: JobAudit) -> Found:
+    """Yield violations of: a job has exactly one state row, which repeats its fields."""
     if not job.places:
-        yield ViolationCode.STANDS_NOWHERE, "neither waits, runs nor has ended", [job.row]
-    if len(job.places) > 1:
-        names = " and ".join(place.where for place in job.places)
         yield (
-            ViolationCode.STANDS_TWICE,
-            f"stands in {names}",
+            ViolationCode.DETACHED,
+            "has no state row: it neither waits, runs nor has ended",
+            [job.row],
+        )
+    if len(job.places) > 1:
+        names = " and ".join(row.where for row in job.places)
+        yield (
+            ViolationCode.TWO_STATE_ROWS,
+            f"has state rows in {names}",
             [job.place_row(p) for p in job.places],
         )
-    for place in job.places:
-        if not place.is_like_its_job:
-            told = f"has another queue, type, name, delivery or group in {place.where}"
-            yield ViolationCode.UNLIKE_ITS_JOB, told, [job.row, job.place_row(place)]
+    for row in job.places:
+        if not row.is_like_its_job:
+            what = f"has another queue, type, name, delivery or group in {row.where}"
+            yield ViolationCode.STATE_ROW_MISMATCH, what, [job.row, job.place_row(row)]
 
 
-def _words_are_known(job: JobAudit) -> Found:
-    for place in job.places:
-        if place.state not in WORDS[place.where]:
-            told = f"is {place.state!r} in {place.where}, which is no such state"
-            yield ViolationCode.WORD_UNKNOWN, told, [job.place_row(place)]
+def _check_known_states(job: JobAudit) -> Found:
+    for row in job.places:
+        if row.state not in STATES_OF_TABLE[row.where]:
+            what = f"is {row.state!r} in {row.where}, which is not a state of that table"
+            yield ViolationCode.UNKNOWN_STATE, what, [job.place_row(row)]
     for run in job.runs:
         if run.status not in CLOSED:
-            told = f"has a closed run {run.token} that is {run.status!r}, which is no such status"
-            yield ViolationCode.WORD_UNKNOWN, told, [job.run_row(run.token)]
+            what = f"has an ended run {run.token} with the unknown status {run.status!r}"
+            yield ViolationCode.UNKNOWN_STATE, what, [job.run_row(run.token)]
 
 
-def _runs_at_most_once(job: JobAudit) -> Found:
+def _check_at_most_once(job: JobAudit) -> Found:
     if job.delivery not in AT_MOST_ONCE:
         return
-    for place in job.places:
-        if place.where is StateTable.WAITING and place.token:
-            told = f"({job.delivery}) was started and waits again"
-            yield ViolationCode.WAITS_AGAIN, told, [job.place_row(place)]
+    for row in job.places:
+        if row.where is StateTable.WAITING and row.token:
+            what = f"({job.delivery}) was started and waits again"
+            yield ViolationCode.WAITS_AGAIN, what, [job.place_row(row)]
     rows = [*(job.run_row(run.token) for run in job.runs), *job.open_rows]
     if len(rows) > 1:
         yield ViolationCode.RAN_TWICE, f"({job.delivery}) has {len(rows)} runs", rows
 
 
-def _tokens_count_from_one(job: JobAudit) -> Found:
+def _check_tokens(job: JobAudit) -> Found:
     last = job.last_token
     tokens = [0, *(run.token for run in job.runs)]
     gaps = [(was, token) for was, token in pairwise(tokens) if token != was + 1]
     for was, token in gaps:
-        told = f"has a run of token {token} after {was or 'none'}"
-        yield ViolationCode.RUN_MISSING, told, [job.run_row(token)]
-    for place in job.places:
-        is_open = place.where is StateTable.OPEN
-        if is_open and place.token <= last:
-            told = f"has an open run of token {place.token} and a closed one of token {last}"
-            yield ViolationCode.OPEN_NOT_LAST, told, [job.place_row(place), job.run_row(last)]
-        elif place.token != last + is_open:
-            told = f"has token {place.token} in {place.where}, and its last closed run {last}"
-            yield ViolationCode.TOKEN_APART, told, [job.place_row(place), *job.last_rows]
+        what = f"has a run of token {token} after {was or 'none'}"
+        yield ViolationCode.RUN_MISSING, what, [job.run_row(token)]
+    for row in job.places:
+        is_open = row.where is StateTable.OPEN
+        if is_open and row.token <= last:
+            what = f"has an open run of token {row.token} and an ended one of token {last}"
+            yield ViolationCode.OPEN_NOT_LAST, what, [job.place_row(row), job.run_row(last)]
+        elif row.token != last + is_open:
+            what = f"has token {row.token} in {row.where}, but its last ended run has {last}"
+            yield ViolationCode.TOKEN_MISMATCH, what, [job.place_row(row), *job.last_rows]
 
 
-def _runs_are_whole(job: JobAudit) -> Found:
+def _check_runs(job: JobAudit) -> Found:
     for run in job.runs:
         if run.finished_at is None:
-            told = f"has a closed run {run.token} without the moment of its end"
-            yield ViolationCode.RUN_UNFINISHED, told, [job.run_row(run.token)]
+            what = f"has an ended run {run.token} without an end time"
+            yield ViolationCode.RUN_WITHOUT_END, what, [job.run_row(run.token)]
         if run.has_result and run.status != RunStatus.SUCCEEDED:
-            told = f"has a result of run {run.token}, which is {run.status}"
-            yield ViolationCode.RESULT_ASTRAY, told, [job.run_row(run.token)]
+            what = f"has a result of run {run.token}, which is {run.status}"
+            yield ViolationCode.UNEXPECTED_RESULT, what, [job.run_row(run.token)]
         if not run.has_holder:
-            told = f"has a run {run.token} of a worker that is not on record"
-            yield ViolationCode.HOLDER_GONE, told, [job.run_row(run.token)]
-    if any(not place.has_holder for place in job.places):
+            what = f"has a run {run.token} of a worker that is not registered"
+            yield ViolationCode.UNKNOWN_HOLDER, what, [job.run_row(run.token)]
+    if any(not row.has_holder for row in job.places):
         yield (
-            ViolationCode.HOLDER_GONE,
-            "has an open run of a worker that is not on record",
+            ViolationCode.UNKNOWN_HOLDER,
+            "has an open run of a worker that is not registered",
             job.open_rows,
         )
 
 
-def _ends_with_the_run_that_ends_it(job: JobAudit) -> Found:
-    on = [job.place_row(place) for place in job.places if place.where is not StateTable.END]
+def _check_no_run_after_end(job: JobAudit) -> Found:
+    on = [job.place_row(row) for row in job.places if row.where is not StateTable.END]
     for number, run in enumerate(job.runs, 1):
         if run.status in ENDING and (job.runs[number:] or on):
-            told = f"went on after run {run.token}, which is {run.status}"
+            what = f"continued after run {run.token}, which is {run.status}"
             later = [job.run_row(other.token) for other in job.runs[number:]]
-            yield ViolationCode.WENT_ON, told, [job.run_row(run.token), *later, *on]
+            yield ViolationCode.CONTINUED_AFTER_END, what, [job.run_row(run.token), *later, *on]
 
 
-def _end_is_explained(job: JobAudit) -> Found:
+def _check_end_and_last_run(job: JobAudit) -> Found:
     end = job.only(StateTable.END)
     if end is None:
         return
     status = job.runs[-1].status if job.runs else None
     if status not in EXPLAINED_BY.get(end.state, frozenset()):
-        told = f"is {end.state}, and its last run is {status or 'missing'}"
-        yield ViolationCode.END_UNEXPLAINED, told, [job.place_row(end), *job.last_rows]
-    elif end.state == State.SUCCEEDED and not _is_of_one_write(job, end):
-        told = "succeeded at another moment than its run"
-        yield ViolationCode.END_APART, told, [job.place_row(end), *job.last_rows]
+        what = f"is {end.state}, but its last run is {status or 'missing'}"
+        yield ViolationCode.END_UNEXPLAINED, what, [job.place_row(end), *job.last_rows]
+    elif end.state == State.SUCCEEDED and not _ended_with_its_run(job, end):
+        what = "succeeded at another time than its run"
+        yield ViolationCode.END_TIME_MISMATCH, what, [job.place_row(end), *job.last_rows]
 
 
-def _is_of_one_write(job: JobAudit, end: StateRow) -> bool:
-    """Its end and its last run; recovery ends a job later than its run, and says so."""
+def _ended_with_its_run(job: JobAudit, end: StateRow) -> bool:
+    """Return whether one write ended the job and its run; recovery ends a job later."""
     return job.tells(EventKind.RECOVERED) or end.at == job.runs[-1].finished_at is not None
 
 
-def _events_tell_the_end(job: JobAudit) -> Found:
+def _check_end_event(job: JobAudit) -> Found:
     if len(job.places) != 1:
         return
     end = job.end
-    ends = [event for event in job.events if event.kind in TELLS or event.kind in GOES_ON]
-    told = TELLS.get(ends[-1].kind) if ends else None
+    ends = [event for event in job.events if event.kind in END_OF_EVENT or event.kind in CONTINUING]
+    reported = END_OF_EVENT.get(ends[-1].kind) if ends else None
     state = end.state if end else job.places[0].state
-    if told is not None and told != state:
-        what = f"is {state}, and its last event tells that it is {told}"
+    if reported is not None and reported != state:
+        what = f"is {state}, but its last event reports {reported}"
         yield ViolationCode.EVENT_CONTRADICTS, what, [job.place_row(job.places[0]), ends[-1].row]
-    elif end and state != State.SUCCEEDED and not any(_may_tell(e, end) for e in job.events):
+    elif end and state != State.SUCCEEDED and not any(_may_report(e, end) for e in job.events):
         yield (
-            ViolationCode.END_UNTOLD,
-            f"is {state}, and no event tells of it",
+            ViolationCode.END_EVENT_MISSING,
+            f"is {state}, and no event reports it",
             [job.place_row(end)],
         )
 
 
-def _may_tell(event: AuditedEvent, end: StateRow) -> bool:
-    """Written with the end, and not about something else."""
-    return event.at is not None and event.at == end.at and event.kind not in GOES_ON | ASIDE
+def _may_report(event: AuditedEvent, end: StateRow) -> bool:
+    """Return whether the event was written with the end and can be about it."""
+    return event.at is not None and event.at == end.at and event.kind not in CONTINUING | UNRELATED
 
 
-def _events_are_of_its_runs(job: JobAudit) -> Found:
-    known = max([job.last_token, *(place.token for place in job.places)])
+def _check_event_tokens(job: JobAudit) -> Found:
+    known = max([job.last_token, *(row.token for row in job.places)])
     for event in job.events:
         if event.token > known and event.kind != EventKind.LATE_WRITE_REFUSED:
-            told = f"has an event of token {event.token}, and no run after {known}"
-            yield ViolationCode.EVENT_AHEAD, told, [event.row]
+            what = f"has an event of token {event.token}, but no run after {known}"
+            yield ViolationCode.EVENT_OF_NO_RUN, what, [event.row]
 
 
-def _counts_are_borne_out(job: JobAudit) -> Found:
+def _check_counts(job: JobAudit) -> Found:
     if job.before and job.before.id is None:
-        return  # what it went on from is not known
+        return  # its earlier counts are unknown
     before = job.before if job.before and job.before.chained else None
     ended = Counter(run.status for run in job.runs)
     lost = ended[RunStatus.LOST] + ((before and before.losses) or 0)
     failed = ended[RunStatus.FAILED] + ended[RunStatus.LOST] + ((before and before.failures) or 0)
-    for place in job.places if len(job.places) == 1 else ():
-        if (place.failures, place.losses) != (failed, lost):
-            told = (
-                f"counts {place.failures} failures and {place.losses} losses; "
-                f"its runs and its chain make {failed} and {lost}"
+    for row in job.places if len(job.places) == 1 else ():
+        if (row.failures, row.losses) != (failed, lost):
+            what = (
+                f"counts {row.failures} failures and {row.losses} losses; "
+                f"its runs and its chain have {failed} and {lost}"
             )
-            yield ViolationCode.COUNTS_UNPROVEN, told, [job.place_row(place)]
+            yield ViolationCode.COUNTS_MISMATCH, what, [job.place_row(row)]
 
 
 CHECKS: Final[tuple[Check, ...]] = (
     check_single_state_row,
-    _words_are_known,
-    _runs_at_most_once,
-    _tokens_count_from_one,
-    _runs_are_whole,
-    _ends_with_the_run_that_ends_it,
-    _end_is_explained,
-    _events_tell_the_end,
-    _events_are_of_its_runs,
-    _counts_are_borne_out,
+    _check_known_states,
+    _check_at_most_once,
+    _check_tokens,
+    _check_runs,
+    _check_no_run_after_end,
+    _check_end_and_last_run,
+    _check_end_event,
+    _check_event_tokens,
+    _check_counts,
 )

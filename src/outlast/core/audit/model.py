@@ -1,8 +1,8 @@
-"""What a store holds of one job, and what it holds of none, as it stands there: raw, unjudged.
+"""Audit of one job: its records as stored, unjudged; and dangling records.
 
-Words that a broken store may have got wrong are plain text here, and moments may be missing. What
-was asked for and what came of it (params, results, errors) is left out: a page of dossiers stays
-small, and nothing private is in it.
+States and statuses are plain text, because a broken store may hold unknown ones, and times
+may be missing. Params, results and errors are left out: pages stay small and hold no
+private data.
 """
 
 from dataclasses import dataclass
@@ -13,18 +13,19 @@ from outlast.core.ids import JobId, RunId
 
 
 class StateTable(StrEnum):
-    """The three places, of which a job stands in exactly one."""
+    """The three state tables; a job is in exactly one."""
 
-    WAITING = "waiting"  # it is to be run
+    WAITING = "waiting"  # it waits for a claim
     OPEN = "open_runs"  # it runs
-    END = "ends"  # it is over
+    END = "ends"  # it has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRow:
-    """A job's record in one of the three places.
+    """The row of a job in a state table.
 
-    `is_like_its_job`: what it repeats of the job (queue, type, name, delivery, group) is the same.
+    `is_like_its_job` is False if a field repeated from the job (queue, type, name, delivery,
+    group) has another value.
     """
 
     where: StateTable
@@ -32,27 +33,27 @@ class StateRow:
     token: int
     failures: int
     losses: int
-    at: datetime | None = None  # of an end
-    run_id: RunId | None = None  # of an open run
-    has_holder: bool = True  # an open run whose worker is on record
+    at: datetime | None = None  # time of an end
+    run_id: RunId | None = None  # id of an open run
+    has_holder: bool = True  # False: an open run of an unknown worker
     is_like_its_job: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedRun:
-    """A run that is over."""
+    """A run that has ended."""
 
     token: int
     run_id: RunId
     status: str
     finished_at: datetime | None
     has_result: bool
-    has_holder: bool = True  # its worker is on record
+    has_holder: bool = True  # False: its worker is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedEvent:
-    """An event, without its words."""
+    """An event without its text."""
 
     id: int
     kind: str
@@ -61,30 +62,32 @@ class AuditedEvent:
 
     @property
     def row(self) -> str:
+        """Name of its row in reports."""
         return f"events id={self.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predecessor:
-    """The job that a retry follows. `id` None: it is gone.
+    """The job that a retry follows; `id` is None if it is missing.
 
-    `chained`: the write that closed it brought this job about, and left an event of it then.
+    `chained` is True if the write that ended it also added this job and recorded an event.
     """
 
     id: JobId | None
     root_id: JobId | None = None
-    failures: int | None = None  # None: it has not ended
+    failures: int | None = None  # None if it has not ended
     losses: int | None = None
     chained: bool = False
 
     @property
     def has_ended(self) -> bool:
+        """Whether the predecessor has ended."""
         return self.failures is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedReservation:
-    """A reservation made for the job."""
+    """A reservation for the job."""
 
     id: str
     queue: str
@@ -93,10 +96,10 @@ class AuditedReservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAudit:
-    """One job at one moment. Runs come by token, events and successors as they were stored.
+    """All records of one job at one moment; runs by token, events and successors as stored.
 
-    `root_id` is None where the root of its chain is gone; `group_id` is that of the group it is a
-    member of, and None where there is none or where it is gone (`is_member` tells).
+    `root_id` is None if the root of its chain is missing. `group_id` is None if the job is in no
+    group, or if the group is missing; `is_member` distinguishes the two.
     """
 
     id: JobId
@@ -121,62 +124,66 @@ class JobAudit:
         return next((place for place in self.places if place.where is StateTable.END), None)
 
     def only(self, where: StateTable) -> StateRow | None:
-        """Its place, if it stands there and nowhere else."""
+        """Return its state row if it is the only one and in that table."""
         is_there = len(self.places) == 1 and self.places[0].where is where
         return self.places[0] if is_there else None
 
     def tells(self, kind: str) -> bool:
-        """Whether an event of that kind is on record."""
+        """Return whether an event of that kind is recorded."""
         return any(event.kind == kind for event in self.events)
 
     @property
     def last_token(self) -> int:
-        """Of its closed runs; 0 if it has none."""
+        """Highest token of its ended runs; 0 if it has none."""
         return max((run.token for run in self.runs), default=0)
 
     @property
     def row(self) -> str:
+        """Name of the job's row in reports."""
         return f"jobs seq={self.seq}"
 
     def place_row(self, place: StateRow) -> str:
+        """Return the name of a state row in reports."""
         return f"{place.where} job={self.seq}"
 
     def run_row(self, token: int) -> str:
+        """Return the name of a run in reports."""
         return f"runs job={self.seq} token={token}"
 
     @property
     def open_rows(self) -> list[str]:
+        """Names of its open runs in reports."""
         return [self.place_row(place) for place in self.places if place.where is StateTable.OPEN]
 
     @property
     def last_rows(self) -> list[str]:
-        """Its last closed run, if there is one."""
+        """Name of its last ended run in reports, if there is one."""
         return [self.run_row(run.token) for run in self.runs[-1:]]
 
 
-class StrayKind(StrEnum):
-    """What can be in a store and belong to nobody, or too often."""
+class DanglingKind(StrEnum):
+    """Kinds of records that belong to nothing, or exist too often."""
 
-    RUN = "run"  # a closed run whose job is gone
-    EVENT = "event"  # an event whose job is gone
-    PLACE = "place"  # one of the three places is taken by a job that is gone
-    KEY = "key"  # an active key whose job is gone
+    RUN = "run"  # an ended run whose job is missing
+    EVENT = "event"  # an event whose job is missing
+    PLACE = "place"  # a state row whose job is missing
+    KEY = "key"  # an active key whose job is missing
     KEY_OF_ENDED = "key_of_ended"  # an active key whose chain has ended
     KEY_OF_LINK = "key_of_link"  # a key or slot of a job that is not the root of its chain
-    SLOT = "slot"  # a job made for a slot that has no row, or is another's
-    SCHEDULE = "schedule"  # a schedule that does not agree with what it is found by
-    RESERVATION = "reservation"  # an active reservation whose job is gone
+    SLOT = "slot"  # a job whose slot has no row, or is another job's
+    SCHEDULE = "schedule"  # a schedule that differs from its index entries
+    RESERVATION = "reservation"  # an active reservation whose job is missing
     RESERVED_TWICE = "reserved_twice"  # a queue with two active reservations
     OVERLAP = "overlap"  # two open runs of `once` jobs of one name
-    OUT_OF_TURN = "out_of_turn"  # a sequential group with two members in play, or one too early
-    STALLED = "stalled"  # a sealed group whose blocked members nothing will ever unblock
+    OUT_OF_TURN = "out_of_turn"  # a sequential group with a member started before its turn
+    STALLED = "stalled"  # a sealed group whose blocked members nothing will unblock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DanglingRecord:
-    """One of them. `rows` say where it is, `about` what it is of: a key, a queue, a name."""
+    """A dangling record; `rows` name it, `about` says which key, queue or name it concerns."""
 
-    kind: StrayKind
+    kind: DanglingKind
     rows: tuple[str, ...]
     about: str = ""
     job_id: JobId | None = None

@@ -1,4 +1,4 @@
-"""What `verify` can find wrong, each under a name that stays, with the repair that does no harm."""
+"""Violations that `verify` reports: stable codes, each with a safe repair."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,61 +6,68 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from outlast.core.audit.model import StrayKind
+from outlast.core.audit.model import DanglingKind
 from outlast.core.ids import JobId
 
 
 class ViolationCode(StrEnum):
-    """The invariants, each named by how it is broken."""
+    """Codes of the violations; each names what is wrong."""
 
-    STANDS_NOWHERE = "stands_nowhere"  # it neither waits, runs nor has ended
-    STANDS_TWICE = "stands_twice"  # it is in two or three places
-    UNLIKE_ITS_JOB = "unlike_its_job"  # its place repeats the job otherwise than it is
-    WORD_UNKNOWN = "word_unknown"  # a state or status that there is not
-    WAITS_AGAIN = "waits_again"  # a started `once` or `chain` job is back in its queue
-    RAN_TWICE = "ran_twice"  # a `once` or `chain` job has more than one run
+    DETACHED = "detached"  # the job is in no state table
+    TWO_STATE_ROWS = "two_state_rows"  # the job is in two or three state tables
+    STATE_ROW_MISMATCH = "state_row_mismatch"  # its state row differs from the job
+    UNKNOWN_STATE = "unknown_state"  # an unknown state or status
+    WAITS_AGAIN = "waits_again"  # a started `once` or `linked` job is back in its queue
+    RAN_TWICE = "ran_twice"  # a `once` or `linked` job has more than one run
     RUN_MISSING = "run_missing"  # its tokens do not count from 1 without a gap
-    TOKEN_APART = "token_apart"  # noqa: S105 - the token of its place is not that of its last run
-    OPEN_NOT_LAST = "open_not_last"  # a run was closed after the one that is open
-    RUN_UNFINISHED = "run_unfinished"  # a closed run without the moment of its end
-    RESULT_ASTRAY = "result_astray"  # a run that did not succeed has a result
-    HOLDER_GONE = "holder_gone"  # a run of a worker that is not on record
-    WENT_ON = "went_on"  # it went on after a run that ended it
-    END_UNEXPLAINED = "end_unexplained"  # an end that its last run cannot have brought about
-    END_APART = "end_apart"  # its success and the run that succeeded are of two moments
-    END_UNTOLD = "end_untold"  # an end, not a success, of which no event tells
-    EVENT_CONTRADICTS = "event_contradicts"  # its last event tells of another end
-    EVENT_AHEAD = "event_ahead"  # an event of a run that never was
-    COUNTS_UNPROVEN = "counts_unproven"  # failures or losses that its runs do not bear out
-    FOLLOWED_TWICE = "followed_twice"  # two jobs retry it
-    FOLLOWED_EARLY = "followed_early"  # a job retries it though it has not ended
-    UNFOLLOWED = "unfollowed"  # a failed link of a chain, and nothing follows it
-    CHAINED_ASTRAY = "chained_astray"  # its end wrote a successor, which its delivery forbids
-    PREDECESSOR_GONE = "predecessor_gone"  # the job it retries is not there
-    ROOT_BROKEN = "root_broken"  # its root is not that of the job it retries
-    PARAMS_BROKEN = "params_broken"  # its params are no JSON
-    RESERVATION_LEFT = "reservation_left"  # an active reservation of a job that has ended
-    RESERVATION_ELSEWHERE = "reservation_elsewhere"  # its reservation holds another queue
-    BLOCKED_ALONE = "blocked_alone"  # it waits for its group and is in none
-    GROUP_GONE = "group_gone"  # the group it is a member of is not there
-    RUN_OF_NO_JOB = "run_of_no_job"  # a closed run whose job is gone
-    EVENT_OF_NO_JOB = "event_of_no_job"  # an event whose job is gone
-    PLACE_OF_NO_JOB = "place_of_no_job"  # a place taken by a job that is gone
-    KEY_OF_NO_JOB = "key_of_no_job"  # an active key whose job is gone
-    KEY_LEFT = "key_left"  # an active key of a chain that has ended
-    KEY_OF_A_LINK = "key_of_a_link"  # a key or slot of a job that is not the root of its chain
-    SLOT_NOT_ITS_OWN = "slot_not_its_own"  # its slot has no row, or is another job's
-    SCHEDULE_APART = "schedule_apart"  # it does not agree with what it is found by
-    RESERVATION_OF_NO_JOB = "reservation_of_no_job"  # an active one whose job is gone
+    TOKEN_MISMATCH = "token_mismatch"  # noqa: S105 - not the token of its last run
+    OPEN_NOT_LAST = "open_not_last"  # a run ended after the one that is open
+    RUN_WITHOUT_END = "run_without_end"  # an ended run without an end time
+    UNEXPECTED_RESULT = "unexpected_result"  # a run that did not succeed has a result
+    UNKNOWN_HOLDER = "unknown_holder"  # a run of a worker that is not registered
+    CONTINUED_AFTER_END = "continued_after_end"  # the job continued after a run that ended it
+    END_UNEXPLAINED = "end_unexplained"  # an end that its last run cannot have caused
+    END_TIME_MISMATCH = "end_time_mismatch"  # job and run ended at different times
+    END_EVENT_MISSING = "end_event_missing"  # an end other than success without an event
+    EVENT_CONTRADICTS = "event_contradicts"  # its last event reports another end
+    EVENT_OF_NO_RUN = "event_of_no_run"  # an event of a run that does not exist
+    COUNTS_MISMATCH = "counts_mismatch"  # failures or losses that do not match its runs
+    TWO_SUCCESSORS = "two_successors"  # two jobs retry it
+    EARLY_SUCCESSOR = "early_successor"  # a job retries it although it has not ended
+    MISSING_SUCCESSOR = "missing_successor"  # a failed linked job without a successor
+    UNEXPECTED_SUCCESSOR = "unexpected_successor"  # a successor that its delivery forbids
+    MISSING_PREDECESSOR = "missing_predecessor"  # the job it retries is missing
+    ROOT_MISMATCH = "root_mismatch"  # its root is not that of the job it retries
+    PARAMS_NOT_JSON = "params_not_json"  # its params are not JSON
+    RESERVATION_OF_ENDED_JOB = "reservation_of_ended_job"  # an active reservation of an ended job
+    RESERVATION_OF_OTHER_QUEUE = "reservation_of_other_queue"  # its reservation is of another queue
+    BLOCKED_WITHOUT_GROUP = "blocked_without_group"  # it is blocked and in no group
+    MISSING_GROUP = "missing_group"  # the group it is a member of is missing
+    ORPHAN_RUN = "orphan_run"  # an ended run whose job is missing
+    DANGLING_EVENT = "dangling_event"  # an event whose job is missing
+    DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
+    DANGLING_KEY = "dangling_key"  # an active key whose job is missing
+    KEY_OF_ENDED_CHAIN = "key_of_ended_chain"  # an active key of a chain that has ended
+    KEY_OF_NON_ROOT = "key_of_non_root"  # a key or slot of a job that is not the root of its chain
+    SLOT_MISMATCH = "slot_mismatch"  # its slot has no row, or is another job's
+    SCHEDULE_INDEX_MISMATCH = "schedule_index_mismatch"  # index entries differ from the schedule
+    DANGLING_RESERVATION = "dangling_reservation"  # an active reservation whose job is missing
     RESERVED_TWICE = "reserved_twice"  # a queue with two active reservations
-    ONCE_OVERLAPS = "once_overlaps"  # two `once` jobs of one name run
-    GROUP_OUT_OF_TURN = "group_out_of_turn"  # a sequential group's later member came too early
-    GROUP_STALLED = "group_stalled"  # members are blocked and nothing will unblock them
+    ONCE_OVERLAP = "once_overlap"  # two `once` jobs of one name run
+    GROUP_OUT_OF_TURN = "group_out_of_turn"  # a sequential group member started before its turn
+    STALLED_GROUP = "stalled_group"  # blocked members that nothing will unblock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One broken invariant: what is wrong, the records that show it, and the safe repair."""
+    """One violated invariant.
+
+    Attributes:
+        code: Stable code of the invariant.
+        what: What is wrong, with ids and numbers.
+        rows: The records that show it.
+        job_id: The job concerned, if there is one.
+    """
 
     code: ViolationCode
     what: str
@@ -69,123 +76,154 @@ class Violation:
 
     @property
     def repair(self) -> str:
-        """What puts it right without making anything worse."""
+        """A repair that does no further damage."""
         return REPAIRS[self.code]
 
 
-_KEEP = "none is safe, for the history itself is wrong: keep a copy and restore a backup"
-_STRAY_ROW = "delete the row: nothing refers to it"
-_HISTORY = "none is needed for the jobs to go on: the row is history; a backup has it right"
+_RESTORE: Final = (
+    "none is safe, because the history itself is wrong: keep a copy and restore a backup"
+)
+_HISTORY: Final = "none is needed, because the row is only history; a backup has the right values"
+_DELETE: Final = "delete the row: nothing refers to it"
+_FREE_KEY: Final = "delete the row: that frees the key"
+_RECOVERY_RELEASES: Final = "start a worker: recovery releases the reservation"
 
 REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
     {
-        ViolationCode.STANDS_NOWHERE: "start a worker: recovery ends it as its last run says, or retries it",
-        ViolationCode.STANDS_TWICE: (
-            "stop all workers; keep the row whose token is that of the last run (an end before an "
-            "open run, that before a waiting row) and delete the others"
+        ViolationCode.DETACHED: (
+            "start a worker: recovery ends the job as its last run ended, or retries it"
         ),
-        ViolationCode.UNLIKE_ITS_JOB: "stop all workers and write the job's own values into the row",
-        ViolationCode.WORD_UNKNOWN: (
-            "a waiting row: stop all workers and write `scheduled` into it; an end or a run: none "
-            "is safe, restore a backup"
+        ViolationCode.TWO_STATE_ROWS: (
+            "stop all workers; keep the row with the token of the last run (an end before an "
+            "open run, an open run before a waiting row) and delete the others"
+        ),
+        ViolationCode.STATE_ROW_MISMATCH: (
+            "stop all workers and write the job's values into the row"
+        ),
+        ViolationCode.UNKNOWN_STATE: (
+            "a waiting row: stop all workers and write `scheduled` into it; an end or a run: "
+            "restore a backup"
         ),
         ViolationCode.WAITS_AGAIN: "cancel the job: it has run and must not run again",
-        ViolationCode.RAN_TWICE: _KEEP,
+        ViolationCode.RAN_TWICE: _RESTORE,
         ViolationCode.RUN_MISSING: _HISTORY,
-        ViolationCode.TOKEN_APART: (
-            "stop all workers and write the last run's token into the row; if that run itself is "
+        ViolationCode.TOKEN_MISMATCH: (
+            "stop all workers and write the last run's token into the row; if that run is "
             "missing, restore a backup"
         ),
         ViolationCode.OPEN_NOT_LAST: (
-            "stop all workers, delete the open run and start one: recovery ends the job as its "
-            "last closed run says"
+            "stop all workers, delete the open run and start a worker: recovery ends the job as "
+            "its last ended run says"
         ),
-        ViolationCode.RUN_UNFINISHED: _HISTORY,
-        ViolationCode.RESULT_ASTRAY: _HISTORY,
-        ViolationCode.HOLDER_GONE: (
-            "an open run: wait for its lease to be over, any worker then takes it; a closed one: "
-            "point it at worker 0, who is nobody"
+        ViolationCode.RUN_WITHOUT_END: _HISTORY,
+        ViolationCode.UNEXPECTED_RESULT: _HISTORY,
+        ViolationCode.UNKNOWN_HOLDER: (
+            "an open run: wait until its lease expires, then a worker reclaims it; an ended "
+            "run: set its worker to 0, the unknown worker"
         ),
-        ViolationCode.WENT_ON: "cancel the job if it still waits or runs: what it was asked to do is done",
-        ViolationCode.END_UNEXPLAINED: _KEEP,
-        ViolationCode.END_APART: _HISTORY,
-        ViolationCode.END_UNTOLD: _HISTORY,
+        ViolationCode.CONTINUED_AFTER_END: "cancel the job if it waits or runs: its work is done",
+        ViolationCode.END_UNEXPLAINED: _RESTORE,
+        ViolationCode.END_TIME_MISMATCH: _HISTORY,
+        ViolationCode.END_EVENT_MISSING: _HISTORY,
         ViolationCode.EVENT_CONTRADICTS: _HISTORY,
-        ViolationCode.EVENT_AHEAD: _HISTORY,
-        ViolationCode.COUNTS_UNPROVEN: (
-            "stop all workers and write the numbers that the runs bear out; of an ended job: none "
-            "is needed"
+        ViolationCode.EVENT_OF_NO_RUN: _HISTORY,
+        ViolationCode.COUNTS_MISMATCH: (
+            "stop all workers and write the numbers of its runs; an ended job needs no repair"
         ),
-        ViolationCode.FOLLOWED_TWICE: "cancel the later successor, if it has not started",
-        ViolationCode.FOLLOWED_EARLY: "cancel the successor, if it has not started; the job itself goes on",
-        ViolationCode.UNFOLLOWED: "start a worker: recovery writes its successor, or gives it up",
-        ViolationCode.CHAINED_ASTRAY: "cancel the successor, if it has not started",
-        ViolationCode.PREDECESSOR_GONE: _HISTORY,
-        ViolationCode.ROOT_BROKEN: _KEEP,
-        ViolationCode.PARAMS_BROKEN: "cancel the job and enqueue it anew: no handler could read it",
-        ViolationCode.RESERVATION_LEFT: "start a worker: recovery frees the reservation",
-        ViolationCode.RESERVATION_ELSEWHERE: "start a worker, or wait: it is freed when it expires",
-        ViolationCode.BLOCKED_ALONE: "cancel the job and enqueue it anew: nothing will ever unblock it",
-        ViolationCode.GROUP_GONE: "cancel the job if it still waits: its group cannot start or stop it",
-        ViolationCode.RUN_OF_NO_JOB: "start a worker: recovery copies it to the events and removes it",
-        ViolationCode.EVENT_OF_NO_JOB: _STRAY_ROW,
-        ViolationCode.PLACE_OF_NO_JOB: _STRAY_ROW,
-        ViolationCode.KEY_OF_NO_JOB: "delete the row: the key is free then",
-        ViolationCode.KEY_LEFT: "delete the row: the key is free then",
-        ViolationCode.KEY_OF_A_LINK: "write the id of the chain's root into the row",
-        ViolationCode.SLOT_NOT_ITS_OWN: (
-            "cancel the job, if it has not started and another has its slot; else write its row"
+        ViolationCode.TWO_SUCCESSORS: "cancel the later successor if it has not started",
+        ViolationCode.EARLY_SUCCESSOR: (
+            "cancel the successor if it has not started; the job itself continues"
         ),
-        ViolationCode.SCHEDULE_APART: (
-            "save the schedule again: that writes what it is found by; delete what is left over"
+        ViolationCode.MISSING_SUCCESSOR: (
+            "start a worker: recovery writes the successor, or ends the job as dead letter"
         ),
-        ViolationCode.RESERVATION_OF_NO_JOB: "start a worker: recovery frees the reservation",
-        ViolationCode.RESERVED_TWICE: "start a worker, or wait: the later one is freed when it expires",
-        ViolationCode.ONCE_OVERLAPS: "cancel the later run, and look at what both have done",
-        ViolationCode.GROUP_OUT_OF_TURN: "cancel the later member, if it has not started",
-        ViolationCode.GROUP_STALLED: "start a worker for what stands nowhere; else cancel the group",
+        ViolationCode.UNEXPECTED_SUCCESSOR: "cancel the successor if it has not started",
+        ViolationCode.MISSING_PREDECESSOR: _HISTORY,
+        ViolationCode.ROOT_MISMATCH: _RESTORE,
+        ViolationCode.PARAMS_NOT_JSON: (
+            "cancel the job and enqueue it again: no handler can read it"
+        ),
+        ViolationCode.RESERVATION_OF_ENDED_JOB: _RECOVERY_RELEASES,
+        ViolationCode.RESERVATION_OF_OTHER_QUEUE: (
+            "start a worker, or wait: the reservation is released when it expires"
+        ),
+        ViolationCode.BLOCKED_WITHOUT_GROUP: (
+            "cancel the job and enqueue it again: nothing will unblock it"
+        ),
+        ViolationCode.MISSING_GROUP: (
+            "cancel the job if it waits: its group cannot start or stop it"
+        ),
+        ViolationCode.ORPHAN_RUN: (
+            "start a worker: recovery copies the run to the events and deletes it"
+        ),
+        ViolationCode.DANGLING_EVENT: _DELETE,
+        ViolationCode.DANGLING_STATE_ROW: _DELETE,
+        ViolationCode.DANGLING_KEY: _FREE_KEY,
+        ViolationCode.KEY_OF_ENDED_CHAIN: _FREE_KEY,
+        ViolationCode.KEY_OF_NON_ROOT: "write the id of the chain's root into the row",
+        ViolationCode.SLOT_MISMATCH: (
+            "cancel the job if it has not started and another job has its slot; else write the "
+            "row of the slot"
+        ),
+        ViolationCode.SCHEDULE_INDEX_MISMATCH: (
+            "save the schedule again, which writes its index entries; delete the others"
+        ),
+        ViolationCode.DANGLING_RESERVATION: _RECOVERY_RELEASES,
+        ViolationCode.RESERVED_TWICE: (
+            "start a worker, or wait: the later one is released when it expires"
+        ),
+        ViolationCode.ONCE_OVERLAP: "cancel the later run, and check the effects of both",
+        ViolationCode.GROUP_OUT_OF_TURN: "cancel the later member if it has not started",
+        ViolationCode.STALLED_GROUP: (
+            "start a worker, which recovers detached members; if that does not help, cancel the "
+            "group"
+        ),
     }
 )
+"""The safe repair of each violation."""
 
-DANGLING: Final[Mapping[StrayKind, tuple[ViolationCode, str]]] = MappingProxyType(
+DANGLING: Final[Mapping[DanglingKind, tuple[ViolationCode, str]]] = MappingProxyType(
     {
-        StrayKind.RUN: (ViolationCode.RUN_OF_NO_JOB, "a closed run whose job is gone"),
-        StrayKind.EVENT: (ViolationCode.EVENT_OF_NO_JOB, "an event whose job is gone"),
-        StrayKind.PLACE: (ViolationCode.PLACE_OF_NO_JOB, "a row of a job that is gone"),
-        StrayKind.KEY: (ViolationCode.KEY_OF_NO_JOB, "an active key whose job is gone"),
-        StrayKind.KEY_OF_ENDED: (ViolationCode.KEY_LEFT, "an active key whose chain has ended"),
-        StrayKind.KEY_OF_LINK: (
-            ViolationCode.KEY_OF_A_LINK,
-            "it names a job that is no root of a chain",
+        DanglingKind.RUN: (ViolationCode.ORPHAN_RUN, "an ended run whose job is missing"),
+        DanglingKind.EVENT: (ViolationCode.DANGLING_EVENT, "an event whose job is missing"),
+        DanglingKind.PLACE: (ViolationCode.DANGLING_STATE_ROW, "a state row whose job is missing"),
+        DanglingKind.KEY: (ViolationCode.DANGLING_KEY, "an active key whose job is missing"),
+        DanglingKind.KEY_OF_ENDED: (
+            ViolationCode.KEY_OF_ENDED_CHAIN,
+            "an active key whose chain has ended",
         ),
-        StrayKind.SLOT: (
-            ViolationCode.SLOT_NOT_ITS_OWN,
-            "a job whose slot has no row, or is another's",
+        DanglingKind.KEY_OF_LINK: (
+            ViolationCode.KEY_OF_NON_ROOT,
+            "a key or slot of a job that is not the root of its chain",
         ),
-        StrayKind.SCHEDULE: (
-            ViolationCode.SCHEDULE_APART,
-            "a schedule that does not agree with what it is found by",
+        DanglingKind.SLOT: (
+            ViolationCode.SLOT_MISMATCH,
+            "a job whose slot has no row, or is another job's",
         ),
-        StrayKind.RESERVATION: (
-            ViolationCode.RESERVATION_OF_NO_JOB,
-            "an active reservation whose job is gone",
+        DanglingKind.SCHEDULE: (
+            ViolationCode.SCHEDULE_INDEX_MISMATCH,
+            "a schedule that differs from its index entries",
         ),
-        StrayKind.RESERVED_TWICE: (
+        DanglingKind.RESERVATION: (
+            ViolationCode.DANGLING_RESERVATION,
+            "an active reservation whose job is missing",
+        ),
+        DanglingKind.RESERVED_TWICE: (
             ViolationCode.RESERVED_TWICE,
-            "a queue is reserved more than once",
+            "a queue with more than one active reservation",
         ),
-        StrayKind.OVERLAP: (
-            ViolationCode.ONCE_OVERLAPS,
+        DanglingKind.OVERLAP: (
+            ViolationCode.ONCE_OVERLAP,
             "`once` jobs of one name run at the same time",
         ),
-        StrayKind.OUT_OF_TURN: (
+        DanglingKind.OUT_OF_TURN: (
             ViolationCode.GROUP_OUT_OF_TURN,
-            "a sequential group has a member in play before its turn",
+            "a member of a sequential group started before its turn",
         ),
-        StrayKind.STALLED: (
-            ViolationCode.GROUP_STALLED,
-            "a sealed group has blocked members and nothing that would unblock them",
+        DanglingKind.STALLED: (
+            ViolationCode.STALLED_GROUP,
+            "a sealed group with blocked members that nothing will unblock",
         ),
     }
 )
-"""What each kind of stray is, and in which words."""
+"""The violation of each kind of dangling record, and its description."""

@@ -27,6 +27,6 @@ class Documents(Protocol):
         Versions rise with every write and none is ever given twice in a store, so a record that
         was deleted and created anew does not fit what was expected of the old one. While a record
         is there, `updated_at` rises with every write, also when the wall clock was set back.
-        InvalidJob if it is no name, no key, no JSON, or over 256 KiB.
+        InvalidArgument if it is no name, no key, no JSON, or over 256 KiB.
         """
         ...

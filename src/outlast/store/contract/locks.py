@@ -27,7 +27,7 @@ class Locks(Protocol):
 
         It is held until it is released, the store is closed or the process ends, however it ends;
         then it is free at once. Two holds of one name exclude each other within a process too,
-        and no process that this one starts or forks keeps it. InvalidJob if it is no name.
+        and no process that this one starts or forks keeps it. InvalidArgument if it is no name.
         """
         ...
 

@@ -34,7 +34,7 @@ class RecoveryReads(Protocol):
         ...
 
     async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        """Jobs of `chain` delivery that ended `failed` and have no successor."""
+        """Jobs of `linked` delivery that ended `failed` and have no successor."""
         ...
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:

@@ -52,11 +52,11 @@ class Queues(Protocol):
         """End the pause, with an event `resumed` of the queue. False, and nothing, without one."""
         ...
 
-    async def normalise(self, queue: str) -> int:
+    async def renumber(self, queue: str) -> int:
         """Make the positions of the waiting jobs even, and answer how many changed.
 
         All or nothing, and the order stays. In a `position` queue the jobs of each priority get
         gap, 2 gap, 3 gap …; in a `scheduled` one those that have a position, on their side of 0.
-        If any changed, an event `normalised` of the queue is recorded.
+        If any changed, an event `renumbered` of the queue is recorded.
         """
         ...

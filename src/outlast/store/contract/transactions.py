@@ -43,7 +43,7 @@ class Transactions(Protocol):
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         """`add` inside the caller's own open transaction: the jobs exist when it commits.
 
-        A refused job leaves that transaction as it was, and so do taken keys. InvalidJob if the
+        A refused job leaves that transaction as it was, and so do taken keys. InvalidArgument if the
         connection is not one to this store, or has no transaction that could carry a job.
         """
         ...

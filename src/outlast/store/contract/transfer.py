@@ -1,64 +1,52 @@
-"""The contract of a move: how a store stands towards work, and everything it holds, page by page.
-
-A store that says nothing of itself is open. Any other footing refuses whatever somebody wants of
-it: `add`, `claim`, `fire`, and every verb that changes what waits or is set, with `StoreSealed`, or
-with `StoreMoved` where it is for good. What runs goes on: ends of runs, leases, progress, the list
-of workers. A seal is over by itself when its time has passed and nobody has renewed it.
-"""
+"""Contract of a transfer: the transfer status, and every row of a store, page by page."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from outlast.clock import from_micros, to_micros
-from outlast.core.decide import SUCCESS, Change, Guard
-from outlast.core.event import EventKind as Told
-from outlast.errors import OperatorError, StoreMoved, StoreSealed
+from outlast.core.transfer_status import (
+    MAX_ADDRESS,
+    OPEN,
+    StatusChange,
+    TransferStage,
+    TransferStatus,
+    allowed_while_sealed,
+    closed_error,
+    next_status,
+    refuse_load,
+)
 
-MAX_ADDRESS: Final = 2048
-"""How long, in characters, the address of the other store may be."""
+__all__ = [
+    "COLUMNS",
+    "FIRST",
+    "MAX_ADDRESS",
+    "OPEN",
+    "Moving",
+    "Row",
+    "StatusChange",
+    "TableKind",
+    "TransferStage",
+    "TransferStatus",
+    "allowed_while_sealed",
+    "closed_error",
+    "from_row",
+    "key_of",
+    "named",
+    "next_status",
+    "plain",
+    "refuse_load",
+    "to_row",
+]
 
 Row = Sequence[Any]
-"""What JSON can hold, in the order of `COLUMNS`; moments are microseconds since 1970 (UTC)."""
-
-
-class TransferStage(StrEnum):
-    """How far a store is in a move."""
-
-    OPEN = "open"  # it takes work; there is no move, or it is over
-    FILLING = "filling"  # everything of another store is written into it
-    SEALED = "sealed"  # the rest of it is copied elsewhere
-    READY = "ready"  # it holds everything, and takes work when the other one does so no more
-    MOVED = "moved"  # another store has taken its place, for good
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferStatus:
-    """Where a store is in which move. `other` has no password; `by` names the move itself.
-
-    `until` is when a seal is over by itself; from `grace` on workers hand back what still runs.
-    """
-
-    stage: TransferStage = TransferStage.OPEN
-    other: str = ""
-    by: str = ""
-    until: datetime | None = None
-    grace: datetime | None = None
-
-    def at(self, now: datetime) -> "TransferStatus":
-        """The same at that moment: a seal whose time has passed is none."""
-        is_over = self.until is not None and self.until <= now
-        return OPEN if is_over else self
-
-
-OPEN: Final = TransferStatus()
+"""Values that JSON can hold, in the order of `COLUMNS`; times are UTC microseconds since 1970."""
 
 
 class TableKind(StrEnum):
-    """What a store holds, in the order in which it can be stored anew."""
+    """Tables of a store, in an order in which their rows can be loaded."""
 
     QUEUES = "queues"
     GROUPS = "groups"
@@ -66,11 +54,11 @@ class TableKind(StrEnum):
     SLOTS = "slots"
     SCHEDULES = "schedules"
     RECORDS = "records"
-    JOBS = "jobs"  # with their place or their end
+    JOBS = "jobs"  # each with its state row
     RUNS = "runs"
     EVENTS = "events"
     RESERVATIONS = "reservations"
-    COUNTERS = "counters"  # the last numbers given, so that none is given twice
+    COUNTERS = "counters"  # the highest number given out, so that none is used twice
 
 
 COLUMNS: Final[Mapping[TableKind, tuple[str, ...]]] = {
@@ -123,21 +111,21 @@ FIRST: Final[Mapping[TableKind, tuple[Any, ...]]] = {
     TableKind.RESERVATIONS: (0,),
     TableKind.COUNTERS: ("",),
 }
-"""Before the first key of each kind. A key is as many of the first columns."""
+"""A key below every key of the table. Its length is the number of key columns, the first ones."""
 
 
 def key_of(kind: TableKind, row: Row) -> tuple[Any, ...]:
-    """What tells a row from all others of its kind, and where it stands in their order."""
+    """Return the key of a row: unique in its table, and its position in the order of dumps."""
     return tuple(row[: len(FIRST[kind])])
 
 
 def named(kind: TableKind, row: Row) -> dict[str, Any]:
-    """The row by the names of its columns."""
+    """Return the row as a mapping from column name to value."""
     return dict(zip(COLUMNS[kind], row, strict=True))
 
 
 def plain(kind: TableKind, row: Row) -> Row:
-    """A row of an SQL store as every store shows it: booleans, and artifacts as a list."""
+    """Convert a row of an SQL store: flags to booleans, artifacts from JSON text to a list."""
     shown = list(row)
     for name in _BOOLEANS & set(COLUMNS[kind]):
         place = COLUMNS[kind].index(name)
@@ -151,156 +139,63 @@ _BOOLEANS: Final = frozenset({"enabled", "swept"})
 _ARTIFACTS: Final = COLUMNS[TableKind.RUNS].index("artifacts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusChange:
-    """A wish to be at another stage; spans are from now on.
-
-    A seal that begins has a `grace`. One that is renewed has none: if it was over meanwhile,
-    somebody may have begun something since, and it is not to be had again by the way.
-    """
-
-    stage: TransferStage
-    other: str
-    by: str
-    span: timedelta | None = None
-    grace: timedelta | None = None
-
-
-def next_status(
-    present: TransferStatus, step: StatusChange, now: datetime
-) -> TransferStatus | None:
-    """Where the step leads; None if the present footing does not allow it.
-
-    Filled is what is open, or what the same store fills already; sealed what is open, or sealed for
-    the same store already: the move that began it is over with that. Every other step belongs to
-    the move that is under way.
-    """
-    there = present.at(now)
-    is_same = (there.other, there.by) == (step.other, step.by)
-    match step.stage:
-        case TransferStage.FILLING:
-            is_resumed = (
-                there.stage in (TransferStage.FILLING, TransferStage.READY)
-                and there.other == step.other
-            )
-            allowed = there.stage is TransferStage.OPEN or is_resumed
-        case TransferStage.SEALED:
-            is_mine = there.stage is TransferStage.SEALED and is_same
-            allowed = is_mine if step.grace is None else _may_be_sealed(there, step)
-        case TransferStage.READY:
-            allowed = there.stage is TransferStage.FILLING and is_same
-        case TransferStage.MOVED:
-            allowed = there.stage is TransferStage.SEALED and is_same
-        case TransferStage.OPEN:
-            allowed = there.stage is not TransferStage.MOVED and is_same
-    return _led(there, step, now) if allowed else None
-
-
-def _may_be_sealed(there: TransferStatus, step: StatusChange) -> bool:
-    is_resumed = there.stage is TransferStage.SEALED and there.other == step.other
-    return there.stage is TransferStage.OPEN or is_resumed
-
-
-def _led(there: TransferStatus, step: StatusChange, now: datetime) -> TransferStatus:
-    if step.stage is TransferStage.OPEN:
-        return OPEN
-    if step.stage is not TransferStage.SEALED:
-        return TransferStatus(stage=step.stage, other=step.other, by=step.by)
-    assert step.span is not None, "a seal has an end"
-    grace = there.grace if step.grace is None else now + step.grace
-    return TransferStatus(
-        stage=TransferStage.SEALED, other=step.other, by=step.by, until=now + step.span, grace=grace
-    )
-
-
-def closed_error(footing: TransferStatus) -> OperatorError:
-    """What whoever wants something of a store that is not open is told."""
-    if footing.stage is TransferStage.MOVED:
-        return StoreMoved(
-            f"this store was moved to {footing.other}, for good; use that address instead. "
-            "Nothing was written",
-            to=footing.other,
-        )
-    words = {
-        TransferStage.SEALED: f"is being moved to {footing.other}; wait until that is over",
-        TransferStage.FILLING: f"is being filled from {footing.other}; wait until that is over, or begin "
-        f"it again: outlast db copy --from {footing.other} --to this one",
-        TransferStage.READY: f"holds all of {footing.other} and waits to take its place; finish that: "
-        f"outlast db copy --from {footing.other} --to this one",
-    }
-    return StoreSealed(f"this store {words[footing.stage]}. Nothing was written")
-
-
-def refuse_load(footing: TransferStatus) -> OperatorError:
-    """Only a store that is filled takes rows as they are."""
-    return StoreSealed(f"this store is {footing.stage}, not filling; it takes no rows as they are")
-
-
-def allowed_while_sealed(change: Change) -> bool:
-    """Whether a change closes a run, which is written also where nothing new is begun."""
-    if change.move is SUCCESS:
-        return True  # the routine: nothing more is looked at
-    is_of_a_run = change.move.guard in (Guard.OPEN, Guard.LAPSED)
-    return is_of_a_run and change.move.kind is not Told.CANCEL_REQUESTED
-
-
-def to_row(footing: TransferStatus) -> dict[str, Any]:
-    """What the stores bind."""
+def to_row(status: TransferStatus) -> dict[str, Any]:
+    """Return the statement parameters for a status."""
     return {
-        "stage": str(footing.stage),
-        "other": footing.other,
-        "by": footing.by,
-        "until": _number(footing.until),
-        "grace": _number(footing.grace),
+        "stage": str(status.stage),
+        "other": status.other,
+        "by": status.by,
+        "until": _micros(status.until),
+        "grace": _micros(status.grace),
     }
 
 
 def from_row(row: Row | None) -> TransferStatus:
-    """What was stored; open if nothing was."""
+    """Return the status of a stored row; open if there is none."""
     if row is None:
         return OPEN
     stage, other, by, until, grace = row
     return TransferStatus(
-        stage=TransferStage(stage), other=other, by=by, until=_moment(until), grace=_moment(grace)
+        stage=TransferStage(stage), other=other, by=by, until=_time(until), grace=_time(grace)
     )
 
 
-def _number(at: datetime | None) -> int | None:
+def _micros(at: datetime | None) -> int | None:
     return None if at is None else to_micros(at)
 
 
-def _moment(number: int | None) -> datetime | None:
-    return None if number is None else from_micros(number)
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
 
 
 class Moving(Protocol):
-    """What `outlast db copy` needs of the two stores."""
+    """Operations of a store that `outlast db copy` uses."""
 
     async def transfer_status(self) -> TransferStatus:
-        """How it stands now; a seal whose time has passed is none."""
+        """Return the present status; an expired seal is open."""
         ...
 
     async def change_transfer_status(self, step: StatusChange) -> bool:
-        """Take the step, if the present footing allows it (see `after`); False if it does not.
+        """Change the status if `next_status` allows it; return False if it does not.
 
-        One write that is compared: of many at once one leads on from where the other led. When it
-        answers, whatever was begun before it and it forbids is written, or never will be.
+        One compare-and-swap: of concurrent changes each sees the result of the one before. When
+        it returns, every write that the new status forbids is committed or will be refused.
         """
         ...
 
     async def dump(
         self, kind: TableKind, *, after: Row | None = None, limit: int, ended_only: bool = False
     ) -> list[Row]:
-        """The next rows of a kind by their keys, after that one; `ended_only`: of jobs those alone.
+        """Return the next rows of a table in key order, after that key, from one snapshot.
 
-        Jobs that run are left out, and so are open runs. A page is one moment.
+        Running jobs and open runs are left out. With `ended_only`, only ended jobs are returned.
         """
         ...
 
     async def load(self, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
-        """Have these rows exactly so, and none with the keys of `gone`. Only while it is filled.
+        """Write these rows as they are and delete the rows with the keys of `gone`.
 
-        One write, and harmless to repeat. Left out, without a word, is what belongs to a job, a
-        predecessor or a group that is not there. A counter only rises.
+        Only while the store is being filled. One atomic, idempotent write. Rows of a missing job,
+        predecessor or group are skipped. A counter is never lowered.
         """
         ...

@@ -28,7 +28,7 @@ FRESH: Final = 1.0
 
 WISHES: Final = (
     "add", "claim", "promote_due", "prune", "remove_orphans", "set_queue", "pause", "resume",
-    "normalise", "swap", "reserve", "extend_reservation", "release_stale_reservations", "add_group", "seal_group",
+    "renumber", "swap", "reserve", "extend_reservation", "release_stale_reservations", "add_group", "seal_group",
     "stop_group", "mark_groups_closed", "expire_groups", "set_schedule", "fire",
 )  # fmt: skip
 """Verbs that are refused unless the store is open."""

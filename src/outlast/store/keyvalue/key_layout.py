@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from outlast.clock import to_micros
-from outlast.core.job import Job, Slot
-from outlast.core.job import Key as DedupeKey
+from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.limits import MAX_PRIORITY
 from outlast.store.keyvalue.engine import Key, KeyRange
 

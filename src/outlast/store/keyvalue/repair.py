@@ -66,7 +66,7 @@ async def unfollowed(desk: StoreContext, *, after: int, limit: int) -> list[Job]
 
 
 def _is_unfollowed(kept: JobRecord) -> bool:
-    is_failed = kept.job.delivery is Delivery.CHAIN and kept.job.state is State.FAILED
+    is_failed = kept.job.delivery is Delivery.LINKED and kept.job.state is State.FAILED
     return is_failed and kept.successor is None
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from outlast.core.audit.model import DanglingRecord, StrayKind
+from outlast.core.audit.model import DanglingKind, DanglingRecord
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, Value
@@ -26,7 +26,7 @@ async def strays(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
         if _apart(schedule_id, records):
             rows = await desk.run_unit(partial(_look, schedule_id=schedule_id, seen=list(records)))
             if rows:
-                yield DanglingRecord(kind=StrayKind.SCHEDULE, rows=rows, about=schedule_id)
+                yield DanglingRecord(kind=DanglingKind.SCHEDULE, rows=rows, about=schedule_id)
 
 
 async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:

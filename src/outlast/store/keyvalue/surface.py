@@ -54,8 +54,8 @@ class KeyValueQueues(Opened):
     async def resume(self, name: str) -> bool:
         return await queues.resume(self._desk, name)
 
-    async def normalise(self, queue: str) -> int:
-        return await positions.normalise(self._desk, queue)
+    async def renumber(self, queue: str) -> int:
+        return await positions.renumber(self._desk, queue)
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
         return await reservations.reserve(self._desk, new, job)

@@ -12,7 +12,7 @@ from outlast.clock import Clock
 from outlast.core.duration import parse_duration
 from outlast.core.ids import Ids
 from outlast.core.limits import check_name
-from outlast.errors import InvalidJob
+from outlast.errors import ConfigurationError, InvalidArgument
 from outlast.store.keyvalue.store import MAX_SKEW, KeyValueStore
 
 ETCD: Final = "etcd://host:2379,host2:2379/prefix"
@@ -31,7 +31,7 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
     where = parts.netloc.rpartition("@")[2]
     found = tuple(hosts(where))
     if not found:
-        raise InvalidJob(f"{_safe(parts)} names no host; write for example {ETCD}")
+        raise ConfigurationError(f"{_safe(parts)} names no host; write for example {ETCD}")
     cluster = Cluster(
         hosts=found,
         user=None if parts.username is None else unquote(parts.username),
@@ -40,7 +40,7 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
     )
     engine = EtcdEngine(
         cluster,
-        prefix=check_name(parts.path.strip("/") or "outlast", what="prefix"),
+        prefix=_name(parts.path.strip("/") or "outlast"),
         beat=_seconds(options, "beat", BEAT),
         patience=_seconds(options, "busy", PATIENCE),
     )
@@ -70,11 +70,13 @@ def _split(url: str, example: str, known: set[str]) -> tuple[SplitResult, dict[s
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InvalidJob(f"that is no store's address; write for example {example}") from error
+        raise ConfigurationError(
+            f"that is no store's address; write for example {example}"
+        ) from error
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - known)
     if unknown or parts.fragment:
-        raise InvalidJob(
+        raise ConfigurationError(
             f"{_safe(parts)} has unknown options {unknown or ['#']}; known: {sorted(known)}"
         )
     return parts, options
@@ -90,7 +92,7 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
         return None
     for name in ("ca", "cert", "key"):
         if name in options and not Path(options[name]).is_file():
-            raise InvalidJob(f"{name} is {options[name]!r:.80}, and there is no such file")
+            raise ConfigurationError(f"{name} is {options[name]!r:.80}, and there is no such file")
     context = ssl.create_default_context(cafile=options.get("ca"))
     if "cert" in options:
         context.load_cert_chain(options["cert"], options.get("key"))
@@ -99,7 +101,7 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
 
 def _table(parts: SplitResult) -> str:
     if not _TABLE.fullmatch(parts.netloc) or parts.path.strip("/"):
-        raise InvalidJob(
+        raise ConfigurationError(
             f"{_safe(parts)} names no table: one has 3 to 255 of the characters A-Z a-z 0-9 _ . -; "
             f"write for example {DYNAMODB}"
         )
@@ -109,11 +111,18 @@ def _table(parts: SplitResult) -> str:
 def _endpoint(text: str | None) -> str | None:
     if text is None or re.fullmatch(r"https?://[^/\s]+/?", text):
         return text
-    raise InvalidJob(f"endpoint is {text!r:.80}; write for example http://127.0.0.1:8000")
+    raise ConfigurationError(f"endpoint is {text!r:.80}; write for example http://127.0.0.1:8000")
 
 
 def _prefix(text: str) -> str:
-    return check_name(text, what="prefix") if text else ""
+    return _name(text) if text else ""
+
+
+def _name(text: str) -> str:
+    try:
+        return check_name(text, what="prefix")
+    except InvalidArgument as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _skew(options: Mapping[str, str]) -> timedelta:
@@ -127,16 +136,18 @@ def _tombstones(options: Mapping[str, str]) -> timedelta | None:
     try:
         span = parse_duration(options["tombstones"], what="tombstones")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise ConfigurationError(str(error)) from error
     if span < DAY:
-        raise InvalidJob(f"tombstones is {options['tombstones']!r:.80}; write a day or more: 400d")
+        raise ConfigurationError(
+            f"tombstones is {options['tombstones']!r:.80}; write a day or more: 400d"
+        )
     return span
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:
     text = options.get(name, "false")
     if text not in {"true", "false"}:
-        raise InvalidJob(f"{name} is {text!r:.80}; write true or false")
+        raise ConfigurationError(f"{name} is {text!r:.80}; write true or false")
     return text == "true"
 
 
@@ -146,5 +157,5 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= HOUR:
-        raise InvalidJob(f"{name} is {options[name]!r:.80}; write a number from 0 to 3600")
+        raise ConfigurationError(f"{name} is {options[name]!r:.80}; write a number from 0 to 3600")
     return seconds

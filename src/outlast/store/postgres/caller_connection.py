@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from outlast.core.sync_coroutine import run_without_waiting
-from outlast.errors import InvalidJob, OutlastError
+from outlast.errors import InvalidArgument, OutlastError
 from outlast.store.postgres.caller_drivers import (
     AsyncPsycopgRunner,
     ForeignAsyncpgRunner,
@@ -43,7 +43,7 @@ async def with_caller_connection(
 ) -> T:
     """Return the result of `use` on the caller's connection.
 
-    Raises InvalidJob if the driver is not supported or no transaction is open. A blocking
+    Raises InvalidArgument if the driver is not supported or no transaction is open. A blocking
     connection is used in a thread while its owner waits, so that the event loop stays free.
     psycopg allows that; a sqlite3 connection must stay in its own thread.
     """
@@ -79,13 +79,13 @@ async def _runner(tx: Any, address: PostgresUrl, probe: Probe | None) -> Stateme
     raise _unknown(tx)
 
 
-def _unknown(tx: Any, driver: str = "") -> InvalidJob:
+def _unknown(tx: Any, driver: str = "") -> InvalidArgument:
     what = f"{type(tx).__module__.partition('.')[0]} {type(tx).__name__}"
-    return InvalidJob(f"tx is a {what.removeprefix('builtins ')}{driver}; {SUPPORTED}")
+    return InvalidArgument(f"tx is a {what.removeprefix('builtins ')}{driver}; {SUPPORTED}")
 
 
 def _require_driver(tx: Any) -> None:
-    """Raise InvalidJob for another driver, before its connection is used in a thread."""
+    """Raise InvalidArgument for another driver, before its connection is used in a thread."""
     bind = tx.get_bind() if hasattr(tx, "get_bind") else tx
     if bind.dialect.driver not in _DRIVERS:
         raise _unknown(tx, f" on {bind.dialect.name} ({bind.dialect.driver})")
@@ -93,21 +93,21 @@ def _require_driver(tx: Any) -> None:
 
 def _require_psycopg(connection: Any) -> None:
     if connection.closed:
-        raise InvalidJob("tx cannot be used: the connection is closed")
+        raise InvalidArgument("tx cannot be used: the connection is closed")
     status = connection.info.transaction_status.name
     if status == "INERROR":
-        raise InvalidJob(FAILED)
+        raise InvalidArgument(FAILED)
     if status == "ACTIVE":
-        raise InvalidJob("tx is busy with another statement; wait for it first")
+        raise InvalidArgument("tx is busy with another statement; wait for it first")
     if status == "IDLE" and connection.autocommit:
-        raise InvalidJob(NO_TRANSACTION)
+        raise InvalidArgument(NO_TRANSACTION)
 
 
 def _require_asyncpg(connection: Any) -> None:
     if connection.is_closed():
-        raise InvalidJob("tx cannot be used: the connection is closed")
+        raise InvalidArgument("tx cannot be used: the connection is closed")
     if not connection.is_in_transaction():
-        raise InvalidJob(NO_TRANSACTION)
+        raise InvalidArgument(NO_TRANSACTION)
 
 
 def _is_alchemy(tx: Any) -> bool:
@@ -164,7 +164,7 @@ def _translate(error: Exception, address: PostgresUrl) -> Exception:
     cause = cause.__cause__ if _is_sqlalchemy_error(cause) else cause
     state = getattr(cause, "sqlstate", None)
     if state in _MESSAGE_BY_STATE:
-        return InvalidJob(_MESSAGE_BY_STATE[state])
+        return InvalidArgument(_MESSAGE_BY_STATE[state])
     if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
         return _unusable(error)
     return translate_error(to_asyncpg_error(cause), address)
@@ -186,9 +186,9 @@ def _is_sqlalchemy_error(error: Any) -> bool:
 
 
 def _unusable(error: Exception) -> Exception:
-    """Return InvalidJob for an error of the connection itself: closed, busy, of another loop."""
+    """Return InvalidArgument for a connection that is closed, busy or of another loop."""
     drivers = ("psycopg", "asyncpg", "sqlalchemy")
     is_driver_error = type(error).__module__.startswith(drivers) or isinstance(error, OSError)
     if not is_driver_error:
         return error
-    return InvalidJob(f"tx cannot be used: {str(error).partition(chr(10))[0][:200]}")
+    return InvalidArgument(f"tx cannot be used: {str(error).partition(chr(10))[0][:200]}")

@@ -8,7 +8,8 @@ from typing import Any, Final
 import asyncpg
 
 from outlast.errors import (
-    InvalidJob,
+    ConfigurationError,
+    InvalidArgument,
     OperatorError,
     OutlastError,
     StoreBusy,
@@ -84,7 +85,9 @@ async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.
             TypeError,
             OverflowError,
         ) as error:  # of the URL, before connecting
-            raise InvalidJob(f"{address.safe_text} names no database server: {error}") from error
+            raise ConfigurationError(
+                f"{address.safe_text} names no database server: {error}"
+            ) from error
         try:
             await connection.set_type_codec(
                 "uuid", encoder=str, decoder=str, schema="pg_catalog", format="text"
@@ -161,7 +164,7 @@ TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[OutlastError],
         "{url}: {why}; the options of Outlast are schema, pooler, wait and notify",
     ),
     (RETRYABLE, StoreBusy, "{url}: {why}; try again"),
-    ((asyncpg.DataError, ValueError), InvalidJob, "the value cannot be stored: {why}"),
+    ((asyncpg.DataError, ValueError), InvalidArgument, "the value cannot be stored: {why}"),
     (CONNECTION_ERRORS, StoreUnavailable, "{url} does not answer: {why}"),
 )
 """Error types, the Outlast error and its message; the first match counts."""

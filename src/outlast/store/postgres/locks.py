@@ -12,9 +12,9 @@ from typing import Final
 
 import asyncpg
 
+from outlast.concurrency import LazyLoopThread
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
-from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.connection import translated
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
 from outlast.store.postgres.placeholders import Probe
@@ -64,7 +64,7 @@ class PostgresLocks:
     """The locks that one store holds, on its loop thread."""
 
     def __init__(
-        self, address: PostgresUrl, loop_thread: LoopThread, probe: Probe | None = None
+        self, address: PostgresUrl, loop_thread: LazyLoopThread, probe: Probe | None = None
     ) -> None:
         self._address = address
         self._loop_thread = loop_thread

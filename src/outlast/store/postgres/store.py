@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from outlast.clock import Clock, SystemClock
+from outlast.concurrency import LazyLoopThread
 from outlast.core.ids import Ids
 from outlast.core.limits import check_name
 from outlast.errors import StoreClosed
 from outlast.store.contract import Capability
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres import health
-from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.connection import connect, translated
 from outlast.store.postgres.locks import PostgresLock, PostgresLocks
 from outlast.store.postgres.migrate import is_ours, migrate
@@ -94,7 +94,7 @@ class PostgresStore(
         self._guard = threading.Lock()
         self._owner_pid: int | None = None
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
-        self._loop_thread = LoopThread()
+        self._loop_thread = LazyLoopThread("outlast-postgres")
         self._locks = PostgresLocks(self.address, self._loop_thread)
         self._subscribers = Subscribers()
         self._bridge: PgNotificationBridge | DisabledBridge = DisabledBridge()

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from outlast.errors import InvalidJob
+from outlast.errors import ConfigurationError
 from outlast.store.postgres.placeholders import SCHEMA
 
 MAX_WAIT_S = 3600.0
@@ -36,7 +36,7 @@ class PostgresUrl:
 def parse_url(url: str) -> PostgresUrl:
     """Parse `postgresql://user@host/db?schema=outlast`; other options are left to the driver.
 
-    Raises InvalidJob if an option of Outlast has an invalid value.
+    Raises ConfigurationError if an option of Outlast has an invalid value.
     """
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -63,7 +63,7 @@ def _without_password(url: str) -> str:
 
 def _schema(name: str, url: str) -> str:
     if not _SCHEMA.fullmatch(name) or name.startswith("pg_"):
-        raise InvalidJob(
+        raise ConfigurationError(
             f"{url}: schema is {name!r}; write up to 63 lower-case letters, digits and "
             "underscores, not beginning with a digit or pg_"
         )
@@ -72,7 +72,7 @@ def _schema(name: str, url: str) -> str:
 
 def _flag(what: str, text: str, url: str) -> bool:
     if text not in {"true", "false"}:
-        raise InvalidJob(f"{url}: {what} is {text!r}; write true or false")
+        raise ConfigurationError(f"{url}: {what} is {text!r}; write true or false")
     return text == "true"
 
 
@@ -82,5 +82,5 @@ def _seconds(text: str, url: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= MAX_WAIT_S:
-        raise InvalidJob(f"{url}: wait is {text!r}; write seconds from 0 to 3600")
+        raise ConfigurationError(f"{url}: wait is {text!r}; write seconds from 0 to 3600")
     return seconds

@@ -11,12 +11,12 @@ from outlast.core.audit.model import (
     AuditedEvent,
     AuditedReservation,
     ClosedRun,
+    DanglingKind,
     DanglingRecord,
     JobAudit,
     Predecessor,
     StateRow,
     StateTable,
-    StrayKind,
 )
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import State
@@ -53,7 +53,7 @@ def dossier(row: Row) -> JobAudit:
 def stray(row: Row) -> DanglingRecord:
     kind, rows, about, job_id = row
     return DanglingRecord(
-        kind=StrayKind(kind), rows=tuple(json.loads(rows)), about=str(about), job_id=job_id
+        kind=DanglingKind(kind), rows=tuple(json.loads(rows)), about=str(about), job_id=job_id
     )
 
 

@@ -14,7 +14,7 @@ from outlast.core.job import Job, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.queue import Pause
 from outlast.core.reservation import Reservation, ReservationStatus
-from outlast.core.run import NOBODY, RunRecord
+from outlast.core.run import UNKNOWN_HOLDER, RunRecord
 from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
 from outlast.core.schedule_codec import from_text, to_text
 from outlast.core.state import RunStatus, State
@@ -148,7 +148,10 @@ def run_row(run: RunRecord, *, seq: int) -> Row:
     own = {name: getattr(run, name, None) for name in COLUMNS[TableKind.RUNS]}
     own |= {"seq": seq, "status": str(run.status), "artifacts": list(run.artifacts)}
     own |= {"started_at": to_micros(run.started_at), "finished_at": _number(run.finished_at)}
-    own |= {"holder": run.holder or NOBODY.instance_id, "boot_id": run.boot_id or NOBODY.boot_id}
+    own |= {
+        "holder": run.holder or UNKNOWN_HOLDER.instance_id,
+        "boot_id": run.boot_id or UNKNOWN_HOLDER.boot_id,
+    }
     return _row(TableKind.RUNS, own)
 
 

@@ -6,19 +6,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 
 @contextmanager
 def caller_cursor(connection: Any, path: Path) -> Iterator[sqlite3.Cursor]:
-    """A cursor on it, if it is to this file and in a transaction; InvalidJob otherwise."""
+    """A cursor on it, if it is to this file and in a transaction; InvalidArgument otherwise."""
     if not isinstance(connection, sqlite3.Connection):
-        raise InvalidJob(f"tx is a {type(connection).__name__}; give a sqlite3.Connection")
+        raise InvalidArgument(f"tx is a {type(connection).__name__}; give a sqlite3.Connection")
     try:
         text_factory, connection.text_factory = connection.text_factory, str
         cursor = connection.cursor()
     except sqlite3.ProgrammingError as error:  # closed, or of another thread
-        raise InvalidJob(f"tx cannot be used: {error}") from error
+        raise InvalidArgument(f"tx cannot be used: {error}") from error
     try:
         cursor.row_factory = None
         _require_same_file(cursor, path)
@@ -32,12 +32,12 @@ def _require_same_file(cursor: sqlite3.Cursor, path: Path) -> None:
     files = {row[1]: row[2] for row in cursor.execute("PRAGMA database_list")}
     main = files["main"] or "memory"
     if not (Path(main).exists() and path.samefile(main)):
-        raise InvalidJob(f"tx is a connection to {main}, not to {path}")
+        raise InvalidArgument(f"tx is a connection to {main}, not to {path}")
 
 
 def _require_transaction(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
     if connection.in_transaction:
         return
     if connection.isolation_level is None:
-        raise InvalidJob("tx has no transaction open; run BEGIN IMMEDIATE on it first")
+        raise InvalidArgument("tx has no transaction open; run BEGIN IMMEDIATE on it first")
     cursor.execute("BEGIN IMMEDIATE")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.connection import connect, translated
 from outlast.store.sqlite.statements import Probe, run
@@ -87,7 +87,9 @@ class Reader:
             with translated(self._path):
                 return run(self._connection().cursor(), name, self._probe, **bound).fetchall()
         except ValueError as error:
-            raise InvalidJob(f"no store can hold that, so nothing is there: {error}") from error
+            raise InvalidArgument(
+                f"no store can hold that, so nothing is there: {error}"
+            ) from error
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)

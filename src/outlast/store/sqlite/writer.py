@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from outlast.clock import Clock, from_micros, to_micros
-from outlast.errors import InvalidJob, OutlastError, StoreClosed, StoreCorrupt
+from outlast.errors import InvalidArgument, OutlastError, StoreClosed, StoreCorrupt
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import OPEN, closed_error, from_row
 from outlast.store.sqlite.connection import translate
@@ -251,7 +251,7 @@ def _named(error: Exception, path: Path) -> Exception:
     if isinstance(error, sqlite3.Error):
         named = translate(error, path)
     elif isinstance(error, ValueError) and not isinstance(error, OutlastError):
-        named = InvalidJob(f"no store can hold that: {error}")
+        named = InvalidArgument(f"no store can hold that: {error}")
     else:
         return error
     named.__cause__ = error

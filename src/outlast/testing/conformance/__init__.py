@@ -1,6 +1,6 @@
-"""The suite every store must pass: plain async tests that take an open `store` and its `clock`.
+"""Conformance suite: plain async tests that take an open `store` and its `clock`.
 
-A store proves itself in a test module of a few lines, run by pytest-asyncio in auto mode:
+A store runs it from a test module of a few lines, run by pytest-asyncio in auto mode:
 
     from outlast.testing.conformance import *
 
@@ -11,10 +11,10 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared`, `conformance.shared_records` and `conformance.shared_schedules`, whose tests
-take a fixture `url`: the address of a new, empty store. What recovery repairs is shown by
-`conformance.broken`, whose tests take a fixture `wrecker`, and what `verify` finds of it by
-`conformance.refuted`.
+`conformance.concurrency`, `conformance.concurrency_queues`, `conformance.concurrency_documents`
+and `conformance.concurrency_schedules`, whose tests take a fixture `url`: the URL of a new, empty
+store. `conformance.corruption_recovery` and `conformance.corruption_detection` take a fixture
+`wrecker` that corrupts the store.
 """
 
 from outlast.testing.conformance import (
@@ -39,12 +39,12 @@ from outlast.testing.conformance import (
     locks,
     maintenance,
     move,
-    normalise,
     notifications,
     ordering,
     progress,
     queues,
     recovery,
+    renumber,
     reservations,
     retention,
     schedules,
@@ -62,7 +62,7 @@ _PARTS = (
     move,
     edit,
     insight,
-    normalise,
+    renumber,
     apply,
     cancel,
     fencing,

@@ -1,4 +1,4 @@
-"""What `add` promises: jobs are stored as they were asked, once, or refused whole."""
+"""`add` stores each job once and as given, or refuses it whole."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.limits import MAX_KEY, MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
 from outlast.core.state import State
 from outlast.store.contract import Store
@@ -30,7 +30,7 @@ async def test_added_job_is_there_as_it_was_asked(store: Store, clock: FakeClock
         params='{"words":900}',
         name="morning-story",
         queue="stories",
-        delivery=Delivery.CHAIN,
+        delivery=Delivery.LINKED,
         priority=7,
         max_attempts=3,
         group_id="group-1",
@@ -43,7 +43,7 @@ async def test_added_job_is_there_as_it_was_asked(store: Store, clock: FakeClock
     job = await job_of(store, asked.id)
     assert added == Added(asked.id, created=True)
     assert (job.id, job.type, job.params) == (asked.id, "story.write", '{"words":900}')
-    assert (job.name, job.queue, job.delivery) == ("morning-story", "stories", Delivery.CHAIN)
+    assert (job.name, job.queue, job.delivery) == ("morning-story", "stories", Delivery.LINKED)
     assert (job.priority, job.max_attempts) == (7, 3)
     assert (job.group_id, job.template_id) == ("group-1", "template-1")
     assert job.schedule_id == "schedule-1"
@@ -129,8 +129,8 @@ async def test_start_deadline_counts_from_the_slot(store: Store, clock: FakeCloc
 
 
 async def test_answers_come_in_the_order_given(store: Store) -> None:
-    await put(store, key=Key(key="taken"))
-    jobs = [make_job(), make_job(key=Key(key="taken")), make_job(priority=10**6), make_job()]
+    await put(store, key=DedupeKey(key="taken"))
+    jobs = [make_job(), make_job(key=DedupeKey(key="taken")), make_job(priority=10**6), make_job()]
 
     added = await store.add(jobs)
 
@@ -214,9 +214,9 @@ async def test_names_and_priorities_up_to_their_bounds_are_kept(store: Store) ->
         {"queue": "two words"},
         {"type": "naïve"},
         {"type": "trailing\n"},
-        {"key": Key(key="")},
-        {"key": Key(key="k" * (MAX_KEY + 1))},
-        {"key": Key(key="k", bucket="b" * (MAX_KEY + 1))},
+        {"key": DedupeKey(key="")},
+        {"key": DedupeKey(key="k" * (MAX_KEY + 1))},
+        {"key": DedupeKey(key="k", bucket="b" * (MAX_KEY + 1))},
         {"active_key": ""},
         {"active_key": "a" * (MAX_KEY + 1)},
         {"slot": Slot(series="two words", at=START)},
@@ -227,7 +227,7 @@ async def test_names_and_priorities_up_to_their_bounds_are_kept(store: Store) ->
     ids=lambda over: next(iter(over)),
 )
 async def test_what_cannot_be_kept_is_refused_whole(store: Store, over: dict[str, object]) -> None:
-    job = make_job(**{"key": Key(key="k"), "active_key": "a", **over})
+    job = make_job(**{"key": DedupeKey(key="k"), "active_key": "a", **over})
 
     [refused] = await store.add([job])
 
@@ -235,7 +235,7 @@ async def test_what_cannot_be_kept_is_refused_whole(store: Store, over: dict[str
     assert (refused.id, refused.created) == (job.id, False)
     assert refused.refused
     assert stored is None
-    assert await put(store, key=Key(key="k"), active_key="a"), "its keys are still free"
+    assert await put(store, key=DedupeKey(key="k"), active_key="a"), "its keys are still free"
 
 
 async def test_get_answers_in_the_order_asked(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What `apply` promises of every shape of change: the whole of it is written."""
+"""`apply` writes every part of a change, for every shape of change."""
 
 from dataclasses import replace
 
@@ -49,8 +49,8 @@ ENDS = [
     (Delivery.LEASE, Failed("x", permanent=True), State.DEAD_LETTER, RunStatus.FAILED, "permanent"),
     (Delivery.ONCE, FAILED, State.FAILED, RunStatus.FAILED, "failed"),
     (Delivery.ONCE, Lost(Loss.TIMEOUT), State.FAILED, RunStatus.LOST, "timeout"),
-    (Delivery.CHAIN, FAILED, State.FAILED, RunStatus.FAILED, "retried"),
-    (Delivery.CHAIN, Lost(Loss.SILENT), State.FAILED, RunStatus.LOST, "silent"),
+    (Delivery.LINKED, FAILED, State.FAILED, RunStatus.FAILED, "retried"),
+    (Delivery.LINKED, Lost(Loss.SILENT), State.FAILED, RunStatus.LOST, "silent"),
 ]
 
 
@@ -289,7 +289,7 @@ async def test_job_given_up_while_it_waits_is_a_dead_letter(store: Store) -> Non
 
 
 async def test_failed_chain_job_given_up_is_a_dead_letter(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN)
+    claim = await started(store, delivery=Delivery.LINKED)
     await settle(store, claim, FAILED)
 
     applied = await settle(store, await job_of(store, claim.id), GivenUp("hopeless"))

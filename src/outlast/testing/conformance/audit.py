@@ -1,4 +1,4 @@
-"""Everything that is held of a job, raw, and the proof that all of it fits together."""
+"""Audit reads return everything stored about a job, and `verify` proves it consistent."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -9,9 +9,9 @@ from outlast.core.audit.model import JobAudit, StateTable
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Event, EventKind
 from outlast.core.ids import JobId
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.state import RunStatus, State
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract import Store
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
@@ -30,7 +30,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.verify import verify
 
-CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
+LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
 
 
 async def _dossier(store: Store, job_id: JobId) -> JobAudit:
@@ -80,7 +80,7 @@ async def test_dossier_shows_every_run_and_event(store: Store, clock: FakeClock)
 
 
 async def test_dossier_shows_both_sides_of_a_link(store: Store) -> None:
-    job_id = await ended(store, LOST, **CHAIN)
+    job_id = await ended(store, LOST, **LINKED)
     [root, successor] = await store.chain(job_id)
 
     first, second = await _dossier(store, job_id), await _dossier(store, successor.id)
@@ -118,10 +118,12 @@ async def test_dossiers_come_in_pages_in_the_order_stored(store: Store) -> None:
 async def _one_of_everything(store: Store, clock: FakeClock) -> None:
     events: tuple[Event, ...] = (SUCCEEDED, FAILED, LOST)
     for number, event in enumerate(events):
-        for over in ({}, CHAIN, ONCE):
+        for over in ({}, LINKED, ONCE):
             queue = f"queue-{number}-{over.get('delivery', 'lease')}"
             await ended(store, event, queue=queue, **over)
-    await ended(store, FAILED, max_attempts=1, active_key="a", key=Key(key="k"), queue="keyed")
+    await ended(
+        store, FAILED, max_attempts=1, active_key="a", key=DedupeKey(key="k"), queue="keyed"
+    )
     asked = await started(store, queue="asked", active_key="a", slot=Slot(series="s", at=START))
     await settle(store, asked, CancelRequested("no"))
     cancelled = await put(store, queue="cancelled")
@@ -151,7 +153,7 @@ async def test_store_that_nobody_has_broken_is_proved_sound(store: Store, clock:
 
 
 async def test_keys_outlive_the_jobs_they_were_taken_by(store: Store, clock: FakeClock) -> None:
-    await ended(store, key=Key(key="k"), slot=Slot(series="s", at=START), active_key="a")
+    await ended(store, key=DedupeKey(key="k"), slot=Slot(series="s", at=START), active_key="a")
     clock.advance(HOUR)
     assert await store.prune(older_than=SECOND, limit=MANY) == 1
 
@@ -201,7 +203,7 @@ class _Growing:
 
 @pytest.mark.parametrize("page", [0, -1, 10_001])
 async def test_page_of_a_proof_has_bounds(store: Store, page: int) -> None:
-    with pytest.raises(InvalidJob, match=f"page is {page}; it must be between 1 and 10,000"):
+    with pytest.raises(InvalidArgument, match=f"page is {page}; it must be between 1 and 10,000"):
         await verify(store, page=page)
 
 

@@ -1,4 +1,4 @@
-"""What many items in one call promise: each stands alone, and one bad one harms nobody."""
+"""A call with many items promises each item alone; one bad item harms no other."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pytest
 from outlast.core.decide import Change, JobView, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Event, Failed, Succeeded
-from outlast.core.job import Key, NewJob
+from outlast.core.job import DedupeKey, NewJob
 from outlast.core.limits import MAX_ERROR, MAX_PAYLOAD
 from outlast.core.ordering import Ordering
 from outlast.core.run import Claim, Lease
@@ -51,7 +51,7 @@ async def _running(store: Store, count: int, **over: object) -> list[Claim]:
         make_job(name="two words"),
         make_job(priority=10**30),
         make_job(retry_of=new_id()),
-        make_job(key=Key(key="\ud800")),
+        make_job(key=DedupeKey(key="\ud800")),
         make_job(active_key="\ud800"),
     ],
     ids=["params", "surrogate", "name", "priority", "retry_of", "key", "active_key"],
@@ -59,7 +59,7 @@ async def _running(store: Store, count: int, **over: object) -> list[Claim]:
 async def test_refused_job_never_sinks_its_neighbours(
     store: Store, bad: NewJob, place: int
 ) -> None:
-    good = [make_job(), make_job(key=Key(key="k"))]
+    good = [make_job(), make_job(key=DedupeKey(key="k"))]
     batch = [*good[:place], bad, *good[place:]]
 
     added = await store.add(batch)
@@ -70,8 +70,8 @@ async def test_refused_job_never_sinks_its_neighbours(
 
 
 async def test_duplicate_never_sinks_its_neighbours(store: Store) -> None:
-    holder = await put(store, key=Key(key="k"))
-    jobs = [make_job(), make_job(key=Key(key="k")), make_job()]
+    holder = await put(store, key=DedupeKey(key="k"))
+    jobs = [make_job(), make_job(key=DedupeKey(key="k")), make_job()]
 
     added = await store.add(jobs)
 
@@ -128,7 +128,7 @@ async def test_change_that_cannot_be_kept_leaves_nothing_and_sinks_nobody(
 
 async def test_changes_of_every_kind_go_together(store: Store) -> None:
     lease, lost, failed = await _running(store, 3)
-    chain = await started(store, delivery=Delivery.CHAIN)
+    chain = await started(store, delivery=Delivery.LINKED)
     waiting = await job_of(store, await put(store))
     decided: list[tuple[JobView, Event]] = [
         (lease, SUCCEEDED),
@@ -163,7 +163,7 @@ async def test_changes_of_different_jobs_are_applied_in_the_order_given(
 ) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
     await store.add(
-        [make_job(queue="lane", delivery=each) for each in (Delivery.CHAIN, Delivery.LEASE)]
+        [make_job(queue="lane", delivery=each) for each in (Delivery.LINKED, Delivery.LEASE)]
     )
     chain, lease = await take_many(store, queue="lane")
     lost = [chain, lease] if chain_first else [lease, chain]

@@ -1,4 +1,4 @@
-"""What a cancel request does to a job that runs: it is marked, told, and heeded."""
+"""A cancel request marks a running job, notifies its worker and takes effect at its end."""
 
 import pytest
 
@@ -37,8 +37,8 @@ YIELDING = [
     (Delivery.LEASE, Released("drain"), RunStatus.RELEASED, "drain"),
     (Delivery.LEASE, Snoozed(SECOND, "later"), RunStatus.RELEASED, "later"),
     (Delivery.LEASE, Lost(Loss.OWNER_DEAD), RunStatus.LOST, "owner_dead"),
-    (Delivery.CHAIN, FAILED, RunStatus.FAILED, "retried"),
-    (Delivery.CHAIN, Lost(Loss.TIMEOUT), RunStatus.LOST, "timeout"),
+    (Delivery.LINKED, FAILED, RunStatus.FAILED, "retried"),
+    (Delivery.LINKED, Lost(Loss.TIMEOUT), RunStatus.LOST, "timeout"),
 ]
 
 
@@ -104,7 +104,7 @@ async def test_job_asked_to_stop_is_not_run_again(
     assert await take_many(store) == []
 
 
-@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
 async def test_job_that_yields_is_recorded_as_cancelled(store: Store, delivery: Delivery) -> None:
     claim = await started(store, delivery=delivery)
     await settle(store, claim, CancelRequested())

@@ -1,4 +1,4 @@
-"""What a chain promises: its next job comes with the write that closes the last."""
+"""The write that ends a link of a retry chain also inserts its successor."""
 
 import pytest
 
@@ -50,7 +50,7 @@ async def test_successor_is_a_copy_that_has_done_nothing_yet(
 ) -> None:
     claim = await started(
         store,
-        delivery=Delivery.CHAIN,
+        delivery=Delivery.LINKED,
         params='{"n":1}',
         priority=3,
         slot=Slot(series="daily", at=clock.now()),
@@ -75,7 +75,7 @@ async def test_successor_is_a_copy_that_has_done_nothing_yet(
 
 
 async def test_delayed_successor_is_scheduled(store: Store, clock: FakeClock) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN)
+    claim = await started(store, delivery=Delivery.LINKED)
 
     await settle(store, claim, Failed("it broke", delay=HOUR))
 
@@ -86,7 +86,7 @@ async def test_delayed_successor_is_scheduled(store: Store, clock: FakeClock) ->
 
 @pytest.mark.parametrize(("event", "losses"), [(FAILED, 0), (LOST, 1)], ids=["failed", "lost"])
 async def test_successor_carries_the_count_on(store: Store, event: Failed, losses: int) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN)
+    claim = await started(store, delivery=Delivery.LINKED)
 
     await settle(store, claim, event)
 
@@ -96,7 +96,7 @@ async def test_successor_carries_the_count_on(store: Store, event: Failed, losse
 
 
 async def test_chain_ends_when_its_attempts_are_used_up(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN, max_attempts=2)
+    claim = await started(store, delivery=Delivery.LINKED, max_attempts=2)
     await settle(store, claim, FAILED)
 
     await settle(store, await take(store), LOST)
@@ -111,7 +111,7 @@ async def test_chain_ends_when_its_attempts_are_used_up(store: Store) -> None:
 
 
 async def test_each_job_of_a_chain_runs_at_most_once(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN, max_attempts=4)
+    claim = await started(store, delivery=Delivery.LINKED, max_attempts=4)
     await settle(store, claim, LOST)
     await settle(store, await take(store), FAILED)
     await settle(store, await take(store), SUCCEEDED)
@@ -123,7 +123,7 @@ async def test_each_job_of_a_chain_runs_at_most_once(store: Store) -> None:
 
 
 async def test_chain_is_the_same_from_any_of_its_jobs(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN)
+    claim = await started(store, delivery=Delivery.LINKED)
     await settle(store, claim, FAILED)
     second = await take(store)
     await settle(store, second, FAILED)
@@ -146,7 +146,7 @@ async def test_job_by_itself_is_a_chain_of_one(store: Store) -> None:
 
 
 async def test_retry_by_hand_joins_the_chain_and_counts_anew(store: Store) -> None:
-    root = await ended(store, Failed("no", permanent=True), delivery=Delivery.CHAIN)
+    root = await ended(store, Failed("no", permanent=True), delivery=Delivery.LINKED)
     first = await put(store, retry_of=root)
     await settle(store, await take(store), Failed("no", permanent=True))
 
@@ -178,7 +178,7 @@ async def test_job_is_retried_once_only(store: Store) -> None:
 
 
 async def test_job_chained_already_is_not_retried_by_hand(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN)
+    claim = await started(store, delivery=Delivery.LINKED)
     await settle(store, claim, FAILED)
 
     [added] = await store.add([make_job(retry_of=claim.id)])

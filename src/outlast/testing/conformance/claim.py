@@ -1,4 +1,4 @@
-"""What `claim` promises: each job to one claimer, and only what may run now."""
+"""`claim` gives each job to one claimer, and only jobs that may run now."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
@@ -40,13 +40,13 @@ async def test_claim_tells_the_slot_its_job_was_made_for(store: Store, clock: Fa
 
 
 async def test_claim_carries_all_that_its_worker_needs(store: Store) -> None:
-    job = make_job(params='{"n":1}', delivery=Delivery.CHAIN, max_attempts=3)
+    job = make_job(params='{"n":1}', delivery=Delivery.LINKED, max_attempts=3)
     await store.add([job])
 
     claim = await take(store)
 
     assert (claim.job_id, claim.token, claim.type) == (job.id, 1, job.type)
-    assert (claim.params, claim.delivery, claim.max_attempts) == ('{"n":1}', Delivery.CHAIN, 3)
+    assert (claim.params, claim.delivery, claim.max_attempts) == ('{"n":1}', Delivery.LINKED, 3)
     assert (claim.failures, claim.losses, claim.cancel_requested) == (0, 0, False)
 
 
@@ -243,8 +243,8 @@ async def test_prefetch_takes_that_many_more(store: Store) -> None:
 
 
 async def test_prefetch_takes_lease_jobs_only(store: Store) -> None:
-    first = await put(store, delivery=Delivery.CHAIN)
-    await put(store, delivery=Delivery.CHAIN)
+    first = await put(store, delivery=Delivery.LINKED)
+    await put(store, delivery=Delivery.LINKED)
     await put(store, delivery=Delivery.ONCE)
     lease = await put(store)
 

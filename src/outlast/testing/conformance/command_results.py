@@ -1,4 +1,4 @@
-"""What a command leaves behind beside its artifacts: its exit code and where its output went."""
+"""A command run records its exit code and the path of its output."""
 
 from dataclasses import replace
 from typing import Any

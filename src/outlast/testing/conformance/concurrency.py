@@ -1,4 +1,4 @@
-"""What the capability SHARED promises, shown by processes that race. Takes a fixture `url`."""
+"""Capability SHARED: processes race on one store. Takes a fixture `url`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from outlast.core.decide import decide, succeed
 from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
-from outlast.core.job import Job, Key, NewJob, Slot
+from outlast.core.job import DedupeKey, Job, NewJob, Slot
 from outlast.core.run import Lease, RunRecord
 from outlast.core.state import RunStatus, State
 from outlast.store.contract import Store
@@ -130,7 +130,7 @@ async def test_once_jobs_of_one_name_never_overlap_between_processes(url: str) -
 async def test_one_key_has_one_winner_between_processes(url: str) -> None:
     size = sizes.SIZES
     jobs = [
-        [make_job(key=Key(key=f"round-{number}")) for number in range(size.race_rounds)]
+        [make_job(key=DedupeKey(key=f"round-{number}")) for number in range(size.race_rounds)]
         for _ in range(size.race_processes)
     ]
 
@@ -214,7 +214,7 @@ async def test_one_lapsed_run_is_reclaimed_once_between_processes(url: str) -> N
 async def test_one_lapsed_chain_job_gets_one_successor_between_processes(url: str) -> None:
     size = sizes.SIZES
     async with opened(url) as store:
-        lapsed = [await _lapsed(store, Delivery.CHAIN) for _ in range(size.race_rounds)]
+        lapsed = [await _lapsed(store, Delivery.LINKED) for _ in range(size.race_rounds)]
     ids = [[new_id() for _ in lapsed] for _ in range(2)]
 
     await race(url, [[partial(reclaim_all, successors=own)] for own in ids])
@@ -254,7 +254,7 @@ async def test_renewal_by_another_process_is_seen(url: str) -> None:
 async def test_fresh_process_finds_all_as_it_was_left(url: str) -> None:
     async with opened(url) as store:
         await ended(store, SUCCEEDED)
-        await ended(store, FAILED, delivery=Delivery.CHAIN)
+        await ended(store, FAILED, delivery=Delivery.LINKED)
         await take(store)
         for number in range(20):
             await put(store, priority=number % 3)
@@ -271,7 +271,7 @@ async def test_one_lock_has_one_holder_between_processes(url: str) -> None:
         rounds: list[Act[object]] = [
             partial(hold_one, name=f"round-{n}") for n in range(size.race_rounds)
         ]
-        # Whoever is done lets go of all it has: so one more round, to be done together.
+        # A finished process releases all it holds, so one more round lets all finish together.
         told = await race(url, [[*rounds, everything] for _ in range(size.race_processes)])
 
     winners = [answers.count(True) for answers in zip(*told, strict=True)]

@@ -1,4 +1,4 @@
-"""Records and the stream of events, shared by processes that race. Takes a fixture `url`."""
+"""Capability SHARED: processes race for documents and events. Takes a fixture `url`."""
 
 import json
 from functools import partial

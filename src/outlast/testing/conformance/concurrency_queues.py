@@ -1,4 +1,4 @@
-"""What the capability SHARED promises of queues, shown by processes that race for them."""
+"""Capability SHARED: processes race for queues. Takes a fixture `url`."""
 
 from functools import partial
 
@@ -30,7 +30,7 @@ CALLERS = 20
 async def work_through(store: Store, *, holder: str, queue: str) -> int:
     """Claim and end until nothing is left to take; the most open runs ever seen in that queue.
 
-    They are counted at one moment: whoever lists jobs may meet one that has ended meanwhile, and
+    They are counted at one moment: a list of jobs may hold one that has ended meanwhile, and
     the one that took its place.
     """
     most = 0

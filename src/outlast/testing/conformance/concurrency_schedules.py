@@ -1,4 +1,4 @@
-"""Schedules fired by processes that race. Takes a fixture `url`."""
+"""Capability SHARED: processes race to fire schedules. Takes a fixture `url`."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Breaking a store on purpose, in the ways that recovery repairs."""
+"""Inject the corruption that recovery repairs into a store."""
 
 from collections import Counter
 from dataclasses import replace
@@ -44,7 +44,7 @@ class ModelWrecker:
     """Breaks a model store."""
 
     def __init__(self, store: ModelStore) -> None:
-        self._tables: Tables = store._kept  # noqa: SLF001 - nobody else may
+        self._tables: Tables = store._kept  # noqa: SLF001 - corruption bypasses the API
 
     async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
         tables, job = self._tables, self._tables.jobs[job_id]

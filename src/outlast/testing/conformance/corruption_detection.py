@@ -1,4 +1,4 @@
-"""What `verify` finds in a store that was broken. Takes a fixture `wrecker`, as `broken` does."""
+"""`verify` finds injected corruption. Takes a fixture `wrecker`."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.verify import verify
 
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 
 
 async def _found(store: Store) -> list[tuple[ViolationCode, JobId | None]]:
@@ -46,7 +46,7 @@ async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
 
     await wrecker.detach(job_id)
 
-    assert await _found(store) == [(ViolationCode.STANDS_NOWHERE, job_id)]
+    assert await _found(store) == [(ViolationCode.DETACHED, job_id)]
     [job] = await store.detached_jobs(limit=MANY)
     last = (await last_run(store, job_id)).status if job.token else None
     assert await settle(store, job, DetachedJobFound(last))
@@ -56,11 +56,11 @@ async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
 async def test_failed_link_that_nothing_follows_is_refuted_until_it_is_continued(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    job_id = await ended(store, FAILED, **CHAIN)
+    job_id = await ended(store, FAILED, **LINKED)
 
     await wrecker.drop_successor(job_id)
 
-    assert await _found(store) == [(ViolationCode.UNFOLLOWED, job_id)]
+    assert await _found(store) == [(ViolationCode.MISSING_SUCCESSOR, job_id)]
     [job] = await store.missing_successors(limit=MANY)
     assert await settle(store, job, SuccessorMissing("startup_recovery"))
     assert await _found(store) == []
@@ -74,7 +74,7 @@ async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
 
     await wrecker.orphan(gone)
 
-    assert await _found(store) == [(ViolationCode.RUN_OF_NO_JOB, None)]
+    assert await _found(store) == [(ViolationCode.ORPHAN_RUN, None)]
     assert len(await store.remove_orphans(limit=MANY)) == 1
     assert await _found(store) == []
 
@@ -88,22 +88,22 @@ async def test_job_whose_slot_is_not_its_own_is_refuted(
 
     await wrecker.drop_slot_row(job_id)
 
-    assert await _found(store) == [(ViolationCode.SLOT_NOT_ITS_OWN, job_id)]
+    assert await _found(store) == [(ViolationCode.SLOT_MISMATCH, job_id)]
     assert (await store.add([make_job(slot=lost)]))[0].created  # another has it now
-    assert await _found(store) == [(ViolationCode.SLOT_NOT_ITS_OWN, job_id)]
+    assert await _found(store) == [(ViolationCode.SLOT_MISMATCH, job_id)]
 
 
 async def test_predecessor_that_is_gone_is_refuted(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    root = await ended(store, FAILED, **CHAIN)
+    root = await ended(store, FAILED, **LINKED)
     [_, successor] = await store.chain(root)
 
     await wrecker.orphan(root)
 
     assert await _found(store) == [
-        (ViolationCode.PREDECESSOR_GONE, successor.id),
-        (ViolationCode.RUN_OF_NO_JOB, None),
+        (ViolationCode.MISSING_PREDECESSOR, successor.id),
+        (ViolationCode.ORPHAN_RUN, None),
     ]
 
 
@@ -117,4 +117,4 @@ async def test_active_key_of_a_job_that_is_gone_is_refuted(
     await wrecker.orphan(claim.id)
 
     codes = [code for code, _ in await _found(store)]
-    assert ViolationCode.KEY_OF_NO_JOB in codes
+    assert ViolationCode.DANGLING_KEY in codes

@@ -1,4 +1,4 @@
-"""How a broken store is repaired. Takes a fixture `wrecker` that breaks the store as told."""
+"""Recovery repairs injected corruption. Takes a fixture `wrecker`."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, MoveTo
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import RunStatus, State
 from outlast.store.contract import Store
 from outlast.store.contract.queues import Queue
@@ -52,7 +52,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.conformance.reservations import reserve
 
-CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
+LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
 DRIFTED = DetachedJobFound(None, detail="holder=None boot=None")
 CONTINUED = SuccessorMissing("startup_recovery")
 
@@ -108,7 +108,7 @@ async def test_job_that_stands_nowhere_is_adrift_and_shown_running(
 async def test_adrift_bears_the_counts_of_its_runs_and_its_chain(
     store: Store, wrecker: CorruptionInjector, event: Event
 ) -> None:
-    await ended(store, event, **CHAIN)
+    await ended(store, event, **LINKED)
     second = await take(store)
     await settle(store, second, LOST)
     await wrecker.drop_successor(second.id)
@@ -125,8 +125,8 @@ async def test_adrift_bears_the_counts_of_its_runs_and_its_chain(
 async def test_retry_by_hand_is_adrift_with_its_own_counts_alone(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    dead = await ended(store, Failed("no", permanent=True), **CHAIN)
-    retry = await put(store, retry_of=dead, **CHAIN)
+    dead = await ended(store, Failed("no", permanent=True), **LINKED)
+    retry = await put(store, retry_of=dead, **LINKED)
 
     await wrecker.detach(retry)
 
@@ -137,12 +137,12 @@ async def test_retry_by_hand_is_adrift_with_its_own_counts_alone(
     ("over", "state", "kind"),
     [
         ({}, State.QUEUED, EventKind.REQUEUED),
-        (CHAIN, State.FAILED, EventKind.CHAINED),
+        (LINKED, State.FAILED, EventKind.CHAINED),
         (ONCE, State.FAILED, EventKind.CLOSED),
         ({"max_attempts": 1}, State.DEAD_LETTER, EventKind.DEAD_LETTER),
-        ({"max_attempts": 1, **CHAIN}, State.DEAD_LETTER, EventKind.DEAD_LETTER),
+        ({"max_attempts": 1, **LINKED}, State.DEAD_LETTER, EventKind.DEAD_LETTER),
     ],
-    ids=["lease", "chain", "once", "lease spent", "chain spent"],
+    ids=["lease", "linked", "once", "lease spent", "linked spent"],
 )
 async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
     store: Store,
@@ -165,7 +165,7 @@ async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
     )
     assert (job.state, job.token, job.failures, job.losses) == (state, 1, 1, 1)
     assert (run.status, run.reason, run.token) == (RunStatus.LOST, "startup_recovery", 1)
-    assert (run.holder, run.boot_id) == (NOBODY.instance_id, NOBODY.boot_id)
+    assert (run.holder, run.boot_id) == (UNKNOWN_HOLDER.instance_id, UNKNOWN_HOLDER.boot_id)
     assert (run.started_at, run.finished_at) == (clock.now(), clock.now())
     assert (event.kind, event.token, event.run_id) == (kind, 1, run.run_id)
     assert (event.reason, event.detail) == ("startup_recovery", DRIFTED.detail)
@@ -209,7 +209,7 @@ async def test_job_whose_run_ended_goes_where_the_run_says(
 async def test_chain_goes_on_after_a_run_that_left_its_job_open(
     store: Store, wrecker: CorruptionInjector, event: Event
 ) -> None:
-    job_id = await ended(store, event, active_key="key", **CHAIN)
+    job_id = await ended(store, event, active_key="key", **LINKED)
     await wrecker.drop_successor(job_id)
     await wrecker.detach(job_id)
 
@@ -223,7 +223,7 @@ async def test_chain_goes_on_after_a_run_that_left_its_job_open(
 async def test_adrift_with_a_successor_ends_and_keeps_the_one_it_has(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    job_id = await ended(store, FAILED, active_key="key", **CHAIN)
+    job_id = await ended(store, FAILED, active_key="key", **LINKED)
     [_, successor] = await store.chain(job_id)
     await wrecker.detach(job_id)
 
@@ -326,7 +326,7 @@ async def test_failed_link_without_successor_gets_exactly_one(
     store: Store, wrecker: CorruptionInjector, clock: FakeClock
 ) -> None:
     over = {"params": '{"n":1}', "priority": 3, "queue": "lane", "active_key": "key"}
-    job_id = await ended(store, FAILED, **over, **CHAIN)
+    job_id = await ended(store, FAILED, **over, **LINKED)
     await wrecker.drop_successor(job_id)
     [job] = await store.missing_successors(limit=MANY)
     clock.advance(SECOND)
@@ -347,7 +347,7 @@ async def test_failed_link_without_successor_gets_exactly_one(
 async def test_failed_link_with_no_attempt_left_is_given_up(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    await ended(store, FAILED, max_attempts=3, **CHAIN)
+    await ended(store, FAILED, max_attempts=3, **LINKED)
     second = await take(store)
     await settle(store, second, FAILED)
     await wrecker.drop_successor(second.id)
@@ -362,7 +362,7 @@ async def test_failed_link_with_no_attempt_left_is_given_up(
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
 async def test_successor_in_any_state_is_enough(store: Store, state: State) -> None:
-    job_id = await ended(store, FAILED, **CHAIN)
+    job_id = await ended(store, FAILED, **LINKED)
     [_, successor] = await store.chain(job_id)
     if state is State.CANCELLED:
         await settle(store, successor, CancelRequested())
@@ -376,7 +376,7 @@ async def test_successor_in_any_state_is_enough(store: Store, state: State) -> N
 async def test_lists_come_in_pages_in_the_order_stored(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    links = [await ended(store, FAILED, queue=f"queue-{n}", **CHAIN) for n in range(3)]
+    links = [await ended(store, FAILED, queue=f"queue-{n}", **LINKED) for n in range(3)]
     loose = [await put(store) for _ in range(3)]
     for job_id in links:
         await wrecker.drop_successor(job_id)
@@ -389,7 +389,7 @@ async def test_lists_come_in_pages_in_the_order_stored(
         assert [job.id for job in (*first, *rest)] == expected
 
 
-@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
 async def test_member_that_was_put_back_still_moves_its_group(
     store: Store, wrecker: CorruptionInjector, delivery: Delivery
 ) -> None:

@@ -1,4 +1,4 @@
-"""Records are swapped by whoever knows their version, and no version ever comes back."""
+"""A document is swapped by its version, and no version occurs twice."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from outlast.core.document import Document
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import HOUR, SECOND, TICK
@@ -172,7 +172,7 @@ async def test_of_many_at_once_one_writes(store: Store) -> None:
 async def test_record_that_cannot_be_kept_is_refused(store: Store, what: str) -> None:
     wish: dict[str, str | None] = {"kind": "note", "key": "daily", "value": "1", **BAD[what]}
 
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         await store.swap(str(wish["kind"]), str(wish["key"]), expected=None, value=wish["value"])
 
     assert await store.documents("note") == []

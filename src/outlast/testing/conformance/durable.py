@@ -1,8 +1,8 @@
-"""What the capability DURABLE promises: closing, and a reboot, forget nothing."""
+"""Capability DURABLE: closing the store and rebooting the machine lose nothing."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added, Filter
@@ -53,7 +53,7 @@ async def test_all_is_as_it_was_when_opened_again(store: Store) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION, gap=10))
     await ended(store, SUCCEEDED)
     await ended(store, Failed("it broke", delay=HOUR))
-    await ended(store, FAILED, delivery=Delivery.CHAIN, queue="lane")
+    await ended(store, FAILED, delivery=Delivery.LINKED, queue="lane")
     await started(store)
     await put(store, delay=HOUR, queue="lane")
     before = await _everything(store)
@@ -83,11 +83,11 @@ async def test_order_of_coming_goes_on_when_opened_again(store: Store) -> None:
 
 
 async def test_keys_are_still_taken_when_opened_again(store: Store) -> None:
-    holder = await put(store, key=Key(key="brief"), active_key="sync")
+    holder = await put(store, key=DedupeKey(key="brief"), active_key="sync")
 
     await _reopen(store)
 
-    losers = [make_job(key=Key(key="brief")), make_job(active_key="sync")]
+    losers = [make_job(key=DedupeKey(key="brief")), make_job(active_key="sync")]
     assert await store.add(losers) == [Added(holder, created=False)] * 2
 
 

@@ -1,4 +1,4 @@
-"""Changing a job that waits: what it is asked, how urgent it is, when it is due."""
+"""`edit` changes the params, priority or due time of a waiting job."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Everybody's events in one order: whoever pages on from the last one seen misses nothing."""
+"""The event stream has one order; a reader that pages from the last event misses none."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, EventRecord, Failed
@@ -123,7 +123,7 @@ async def test_retry_that_was_refused_is_told_nowhere(store: Store) -> None:
 
 
 async def test_successor_of_a_chain_is_no_retry_by_hand(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN)
+    claim = await started(store, delivery=Delivery.LINKED)
     await settle(store, claim, FAILED)
     await settle(store, await take(store), SUCCEEDED)
 

@@ -1,4 +1,4 @@
-"""Valid things for tests, each spelled out only where it matters."""
+"""Factories of valid jobs, holders and changes; a test spells out only what matters."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -55,7 +55,7 @@ def make_job(**over: Any) -> NewJob:
 
 
 def make_holder(name: str = "worker-1") -> LeaseHolder:
-    """Somebody who runs jobs."""
+    """Return the lease holder of a worker."""
     return LeaseHolder(instance_id=name, boot_id=f"{name}-boot")
 
 
@@ -75,7 +75,7 @@ def make_worker(name: str = "worker-1", **over: Any) -> WorkerInfo:
 
 
 def make_plan(name: str = "nightly", **over: Any) -> Plan:
-    """A schedule for every hour, of the type `feed.fetch`; names of `JobBlueprint` may be given too."""
+    """Return an hourly schedule of the type `feed.fetch`; fields of `JobBlueprint` may be given."""
     given: dict[str, Any] = {key: over.pop(key) for key in ("delivery", "queue") if key in over}
     plain: dict[str, Any] = {"delivery": Delivery.LEASE, "queue": "default", **given}
     making = JobBlueprint(type=TYPE, name=TYPE, priority=0, max_attempts=5, **plain)

@@ -1,4 +1,4 @@
-"""What a stale token may write: nothing, on any verb."""
+"""A stale token writes nothing, by any operation."""
 
 import pytest
 
@@ -114,7 +114,7 @@ async def test_former_holder_writes_nothing_while_the_job_waits(store: Store, ev
 
 
 async def test_refused_chain_writes_no_successor(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN)
+    claim = await started(store, delivery=Delivery.LINKED)
     await settle(store, claim, SUCCEEDED)
 
     applied = await settle(store, claim, FAILED)
@@ -295,7 +295,7 @@ async def test_ended_job_cannot_end_again(store: Store) -> None:
 
 
 async def test_given_up_twice_is_given_up_once(store: Store) -> None:
-    failed = await job_of(store, await ended(store, FAILED, delivery=Delivery.CHAIN))
+    failed = await job_of(store, await ended(store, FAILED, delivery=Delivery.LINKED))
     await settle(store, failed, GivenUp("first"))
 
     again = await settle(store, failed, GivenUp("second"))

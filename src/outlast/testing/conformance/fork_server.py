@@ -1,6 +1,6 @@
-"""Processes that start in a moment: forked from one that has imported all of it and opened nothing.
+"""Fork server for race tests: it has imported everything and opened nothing.
 
-Spawned ones share no connection with anybody either, but each imports everything anew.
+Spawned processes would share no connection either, but each would import everything anew.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ _IMPORTED: Final = (
 
 @cache
 def quick_start() -> ForkServerContext:
-    """Where such processes, their pipes and their barriers come from."""
+    """Return the context that starts such processes, their pipes and their barriers."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(_IMPORTED))
     return context

@@ -1,4 +1,4 @@
-"""What the end of a member means for its group: what `core.group.after` says, in the same write."""
+"""The write that ends a member applies `core.group.action_after_member` to its group."""
 
 from collections.abc import Awaitable, Callable
 from itertools import product
@@ -119,7 +119,7 @@ ENDS: Final[dict[str, tuple[Ending, dict[str, object], State]]] = {
     "misfire": (_misfires, {"start_within": SECOND}, State.SKIPPED),
     "cancelled in its queue": (_cancelled_in_its_queue, {}, State.CANCELLED),
     "given up": (_given_up, {}, State.DEAD_LETTER),
-    "end of a chain": (_chain_ends, {"delivery": Delivery.CHAIN}, State.DEAD_LETTER),
+    "end of a chain": (_chain_ends, {"delivery": Delivery.LINKED}, State.DEAD_LETTER),
 }
 
 
@@ -160,7 +160,7 @@ async def test_retry_in_place_is_no_end(store: Store) -> None:
 
 
 async def test_link_in_the_middle_of_a_chain_is_no_end(store: Store) -> None:
-    chain = make_job(delivery=Delivery.CHAIN)
+    chain = make_job(delivery=Delivery.LINKED)
     group_id, [_, second] = await put_group(
         store, chain, make_job(), mode=SEQUENTIAL, on_failure=STOP
     )
@@ -175,7 +175,7 @@ async def test_link_in_the_middle_of_a_chain_is_no_end(store: Store) -> None:
 
 
 async def test_buried_link_that_is_followed_is_no_end(store: Store) -> None:
-    chain = make_job(delivery=Delivery.CHAIN)
+    chain = make_job(delivery=Delivery.LINKED)
     group_id, _ = await put_group(store, chain, make_job(), mode=SEQUENTIAL, on_failure=STOP)
     await settle(store, await take(store), FAILED)
 
@@ -239,7 +239,7 @@ async def test_nothing_is_unblocked_in_a_group_that_closes(store: Store) -> None
 
 
 async def test_successor_written_while_the_group_stops_is_swept(store: Store) -> None:
-    chain = make_job(delivery=Delivery.CHAIN)
+    chain = make_job(delivery=Delivery.LINKED)
     group_id, _ = await put_group(store, chain, make_job(), on_failure=SKIP)
     first, second = await take_many(store)
     await settle(store, second, Failed("no", permanent=True))

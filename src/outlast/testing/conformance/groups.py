@@ -1,4 +1,4 @@
-"""Groups from the outside: stored, filled, sealed, counted, stopped, forgotten."""
+"""Groups are stored, filled, sealed, counted, stopped and pruned."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from outlast.core.group import (
     NewGroup,
     OnMemberFailure,
 )
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.limits import MAX_REASON
 from outlast.core.state import State
 from outlast.errors import InvalidGroup
@@ -42,7 +42,7 @@ from outlast.testing.conformance.factories import (
 )
 
 SEQUENTIAL = GroupMode.SEQUENTIAL
-NOBODY = "00000000-0000-7000-8000-ffffffffffff"
+MISSING = "00000000-0000-7000-8000-ffffffffffff"
 
 
 async def test_group_is_kept_as_it_was_given(store: Store) -> None:
@@ -138,19 +138,19 @@ async def test_sealing_twice_is_harmless(store: Store, clock: FakeClock) -> None
 
 
 async def test_unknown_group_is_nothing(store: Store) -> None:
-    assert not await store.seal_group(NOBODY)
-    assert not await store.stop_group(NOBODY, reason=None)
-    assert await store.group(NOBODY) is None
-    assert await store.groups_finished([NOBODY]) == [None]
-    assert await store.remaining_members(NOBODY, limit=MANY) == []
-    assert await store.find(Filter(group=NOBODY), limit=MANY) == []
+    assert not await store.seal_group(MISSING)
+    assert not await store.stop_group(MISSING, reason=None)
+    assert await store.group(MISSING) is None
+    assert await store.groups_finished([MISSING]) == [None]
+    assert await store.remaining_members(MISSING, limit=MANY) == []
+    assert await store.find(Filter(group=MISSING), limit=MANY) == []
 
 
 async def test_member_of_no_group_is_refused_and_takes_no_key(store: Store) -> None:
-    lost = make_job(group_id=NOBODY, member=True, key=Key(key="k"))
+    lost = make_job(group_id=MISSING, member=True, key=DedupeKey(key="k"))
     bare = make_job(member=True)
 
-    answers = await store.add([lost, bare, make_job(key=Key(key="k"))])
+    answers = await store.add([lost, bare, make_job(key=DedupeKey(key="k"))])
 
     assert [a.refused is None for a in answers] == [False, False, True]
     assert answers[2].created
@@ -209,7 +209,7 @@ async def test_bare_group_id_makes_no_member(store: Store) -> None:
 
 
 async def test_counts_have_each_member_once_by_the_last_of_its_chain(store: Store) -> None:
-    chain = make_job(delivery=Delivery.CHAIN)
+    chain = make_job(delivery=Delivery.LINKED)
     group_id, _ = await put_group(store, chain, make_job(), make_job())
     first, second, _ = await take_many(store)
     await settle(store, first, FAILED)
@@ -240,7 +240,7 @@ async def test_group_is_over_when_its_last_member_has_ended(store: Store) -> Non
     first, second = await take_many(store)
 
     await settle(store, first, SUCCEEDED)
-    one_left = await store.groups_finished([group_id, NOBODY, other])
+    one_left = await store.groups_finished([group_id, MISSING, other])
     await settle(store, second, SUCCEEDED)
 
     assert one_left == [False, None, False]

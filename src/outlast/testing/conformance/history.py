@@ -1,4 +1,4 @@
-"""What can be read afterwards: runs, events, artifacts, lists and counts."""
+"""Runs, events, artifacts, lists and counts can be read afterwards."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed
@@ -74,7 +74,7 @@ async def test_event_of_a_waiting_job_names_no_run(store: Store) -> None:
 
 
 async def test_events_belong_to_their_own_job(store: Store) -> None:
-    first = await started(store, delivery=Delivery.CHAIN)
+    first = await started(store, delivery=Delivery.LINKED)
     await settle(store, first, FAILED)
     [_, successor] = await store.chain(first.id)
 

@@ -1,4 +1,4 @@
-"""What the reads for people promise: why a job waits, and how the store stands."""
+"""Reads for people: why a job waits, and what the store holds."""
 
 from typing import Any
 
@@ -179,7 +179,7 @@ async def test_blocked_member_names_the_one_before_it(store: Store) -> None:
 async def test_blocked_member_names_the_retry_of_the_one_before_it(store: Store) -> None:
     _, (_, second) = await put_group(
         store,
-        *[make_job(delivery=Delivery.CHAIN, max_attempts=3) for _ in range(2)],
+        *[make_job(delivery=Delivery.LINKED, max_attempts=3) for _ in range(2)],
         mode=GroupMode.SEQUENTIAL,
     )
     failed = await take(store)
@@ -218,8 +218,8 @@ async def test_lapsed_lease_is_told(store: Store, clock: FakeClock) -> None:
 
     assert before is not None
     assert after is not None
-    assert "is over" not in before.text
-    assert "is over" in after.text
+    assert "expired" not in before.text
+    assert "expired" in after.text
 
 
 @pytest.mark.parametrize("event", [SUCCEEDED, DEAD])

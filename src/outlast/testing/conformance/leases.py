@@ -1,4 +1,4 @@
-"""When a lease is over, and by which clock."""
+"""When a lease expires, and by which clock."""
 
 from datetime import timedelta
 

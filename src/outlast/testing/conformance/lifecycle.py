@@ -1,4 +1,4 @@
-"""What opening and closing promise."""
+"""Opening and closing a store."""
 
 import pytest
 

@@ -1,10 +1,10 @@
-"""Named locks: one holder at a time, also within a process."""
+"""A named lock has one holder at a time, also within a process."""
 
 import asyncio
 
 import pytest
 
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract import Store
 
 NAMES = ["host-1", "a", "x" * 128, ".", "..", "-", "story:eu", "a.lock", "A_b.C:d-e"]
@@ -104,5 +104,5 @@ async def test_closed_store_holds_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "../a", "a b", "x" * 129, "\0", "ä", "a\n"])
 async def test_what_is_no_name_is_refused(store: Store, name: str) -> None:
-    with pytest.raises(InvalidJob, match="lock name"):
+    with pytest.raises(InvalidArgument, match="lock name"):
         await store.acquire_lock(name)

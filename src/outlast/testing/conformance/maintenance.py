@@ -1,4 +1,4 @@
-"""What one look at the upkeep promises: nothing that needs tidying is missed."""
+"""The maintenance check misses nothing that is due."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Giving a waiting job another place: it comes exactly there, and nobody else changes places."""
+"""`move` gives a waiting job exactly the position asked for and moves no other job."""
 
 from random import Random
 
@@ -312,7 +312,7 @@ async def test_place_survives_the_run_that_was_handed_back(store: Store) -> None
 
 async def test_successor_of_a_moved_job_goes_behind_the_others(store: Store) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
-    chain = [await put(store, queue="lane", delivery=Delivery.CHAIN) for _ in range(2)]
+    chain = [await put(store, queue="lane", delivery=Delivery.LINKED) for _ in range(2)]
     await move(store, chain[1], Anchor.FRONT)
     claim = await take(store, queue="lane")
     assert claim.id == chain[1]

@@ -1,4 +1,4 @@
-"""What wake-ups promise: nothing but haste. Everything is right when none is heard."""
+"""Notifications only save time; everything works if none arrives."""
 
 from outlast.core.event import CancelRequested
 from outlast.core.state import State
@@ -80,7 +80,7 @@ async def test_leaving_twice_silences_nobody_else(store: Store) -> None:
     second()
     await put(store)
 
-    assert len(heard) == told_one, "nobody listens any more"
+    assert len(heard) == told_one, "no subscriber is left"
 
 
 async def test_hint_is_well_formed_if_it_comes(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The order in which jobs are taken, and what keeps it."""
+"""The order in which jobs are claimed."""
 
 from random import Random
 
@@ -214,7 +214,7 @@ async def test_snoozed_job_of_a_position_queue_keeps_its_place(
 
 async def test_successor_goes_behind_the_waiting_jobs_of_its_priority(store: Store) -> None:
     await store.set_queue(LANE)
-    claim = await started(store, queue="lane", delivery=Delivery.CHAIN)
+    claim = await started(store, queue="lane", delivery=Delivery.LINKED)
     waiting = [await put(store, queue="lane") for _ in range(2)]
 
     await settle(store, claim, LOST)

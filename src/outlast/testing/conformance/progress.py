@@ -1,4 +1,4 @@
-"""What a run says of its progress: fenced, bounded, the last word kept."""
+"""Progress of a run is fenced and bounded, and the last report is kept."""
 
 import pytest
 
@@ -67,7 +67,7 @@ async def test_reporting_nothing_answers_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("event", [SUCCEEDED, Failed("no"), LOST], ids=lambda e: type(e).__name__)
-@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
 async def test_closed_run_keeps_its_progress_and_the_job_shows_none(
     store: Store, event: Event, delivery: Delivery
 ) -> None:

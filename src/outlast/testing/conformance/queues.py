@@ -1,4 +1,4 @@
-"""What a queue's settings promise: how many run at once, and that a paused one gives nothing."""
+"""Queue settings: the concurrency limit, and a pause that stops claims."""
 
 import asyncio
 from collections.abc import Callable
@@ -301,7 +301,7 @@ def _listening(store: Store) -> tuple[asyncio.Queue[Notification], Callable[[], 
 
 
 async def _heard_of(queue: str, heard: asyncio.Queue[Notification]) -> None:
-    """Others may come before: whoever begins to listen may be told that there is something."""
+    """Earlier notifications may come first: a new subscriber may be notified at once."""
     async with asyncio.timeout(120):
         while queue not in (await heard.get()).queues:
             pass

@@ -1,4 +1,4 @@
-"""Real processes that do one thing to one store at the same moment."""
+"""Start processes that act on one store at the same moment."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What recovery may ask of a store that nobody has broken."""
+"""Recovery reads of a store that holds no corruption."""
 
 from dataclasses import replace
 from itertools import product
@@ -122,11 +122,11 @@ async def test_event_of_a_failure_leaves_the_error_to_its_run(store: Store) -> N
 async def _one_of_each(store: Store) -> list[Job]:
     """Whole chains, ends of every kind, and what waits or runs."""
     events: tuple[Event, ...] = (SUCCEEDED, FAILED, LOST)
-    presets = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
+    presets = (Delivery.LEASE, Delivery.LINKED, Delivery.ONCE)
     for number, (event, delivery) in enumerate(product(events, presets)):
         await ended(store, event, delivery=delivery, queue=f"queue-{number}")
-    await ended(store, FAILED, delivery=Delivery.CHAIN, max_attempts=1, queue="dead")
-    cancelled = await put(store, delivery=Delivery.CHAIN, queue="dead")
+    await ended(store, FAILED, delivery=Delivery.LINKED, max_attempts=1, queue="dead")
+    cancelled = await put(store, delivery=Delivery.LINKED, queue="dead")
     await settle(store, await job_of(store, cancelled), CancelRequested())
     await put(store, delay=HOUR)
     await started(store, queue="running")
@@ -162,7 +162,7 @@ async def test_nothing_that_stands_somewhere_is_taken_for_adrift(
 
 
 async def test_failed_link_that_is_followed_gets_no_second_successor(store: Store) -> None:
-    job_id = await ended(store, FAILED, delivery=Delivery.CHAIN)
+    job_id = await ended(store, FAILED, delivery=Delivery.LINKED)
     job = await job_of(store, job_id)
 
     await _check_refused(store, job, SuccessorMissing("startup_recovery"))
@@ -185,5 +185,5 @@ async def _all_of(store: Store, job_id: JobId) -> object:
 
 
 def _as_running(job: Job) -> Job:
-    """As somebody may have seen it who looked at the wrong moment."""
+    """Return the job as a read at the wrong moment may have shown it."""
     return replace(job, state=State.RUNNING)

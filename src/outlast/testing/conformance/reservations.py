@@ -1,4 +1,4 @@
-"""What a reservation promises: one at a time, nothing before its job, and never for ever."""
+"""A queue has one reservation at a time; nothing is claimed before its job; it expires."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from outlast.core.event import (
     Stopped,
     Succeeded,
 )
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import (
     NewReservation,
@@ -71,7 +71,7 @@ async def ask(store: Store, **over: Any) -> Reserved:
 
 
 async def reserve(store: Store, **over: Any) -> Reservation:
-    """Hold the queue, which nobody holds."""
+    """Reserve the queue, which has no reservation."""
     reserved = await ask(store, **over)
     assert reserved.created, reserved
     assert reserved.reservation is not None
@@ -140,9 +140,12 @@ async def test_repeated_question_finds_its_own_reservation(store: Store) -> None
 
 
 async def test_job_that_cannot_be_stored_holds_no_queue(store: Store) -> None:
-    taken = await put(store, key=Key(key="k"))
+    taken = await put(store, key=DedupeKey(key="k"))
 
-    refused, known = await ask(store, params="x" * 300_000), await ask(store, key=Key(key="k"))
+    refused, known = (
+        await ask(store, params="x" * 300_000),
+        await ask(store, key=DedupeKey(key="k")),
+    )
 
     assert (refused.created, refused.reservation, bool(refused.refused)) == (False, None, True)
     assert known == Reserved(created=False, existing=taken)

@@ -1,4 +1,4 @@
-"""What `prune` takes, and what it never takes."""
+"""Which jobs `prune` deletes, and which it keeps."""
 
 import pytest
 
@@ -87,7 +87,7 @@ async def test_what_failed_or_still_lives_is_never_pruned(store: Store, clock: F
 
 
 async def test_chain_goes_whole_by_its_last_end(store: Store, clock: FakeClock) -> None:
-    root = await ended(store, FAILED, delivery=Delivery.CHAIN)
+    root = await ended(store, FAILED, delivery=Delivery.LINKED)
     clock.advance(10 * HOUR)
     await settle(store, await take(store), SUCCEEDED)
     too_soon = await store.prune(older_than=HOUR, limit=MANY)
@@ -104,7 +104,7 @@ async def test_chain_goes_whole_by_its_last_end(store: Store, clock: FakeClock) 
 async def test_chain_whose_last_job_did_not_end_well_stays_whole(
     store: Store, clock: FakeClock, last: State
 ) -> None:
-    root = await ended(store, FAILED, delivery=Delivery.CHAIN)
+    root = await ended(store, FAILED, delivery=Delivery.LINKED)
     if last is not State.QUEUED:
         claim = await take(store)
         if last is State.DEAD_LETTER:
@@ -136,7 +136,7 @@ async def test_limit_counts_chains_and_the_answer_counts_jobs(
     store: Store, clock: FakeClock
 ) -> None:
     for _ in range(2):
-        await ended(store, FAILED, delivery=Delivery.CHAIN)
+        await ended(store, FAILED, delivery=Delivery.LINKED)
         clock.advance(SECOND)
         await settle(store, await take(store), SUCCEEDED)
     clock.advance(2 * HOUR)

@@ -1,4 +1,4 @@
-"""Schedules are written by whoever knows their version, and found when they are due."""
+"""A schedule is written by its version and found when it is due."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -8,7 +8,7 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.schedule import Fold, Gap, Schedule, SlotOutcome, TimeRule
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract import Store
 from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.testing.clock import START, FakeClock
@@ -138,7 +138,7 @@ async def test_schedules_come_by_name_page_by_page(store: Store) -> None:
 async def test_schedule_that_cannot_be_is_refused(store: Store, over: dict[str, Any]) -> None:
     value = SetSchedule(plan=make_plan(**over), next_slot=START, next_trigger_at=START)
 
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         await store.set_schedule(new_id(), expected=None, value=value)
 
     assert await store.schedules(limit=MANY) == []

@@ -1,4 +1,4 @@
-"""Every slot is answered once: with a job, for ever, or without one, until somebody takes it."""
+"""A slot is claimed once: with a job for good, or without one until a later claim."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import Misfired
 from outlast.core.ids import JobId
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.schedule import CLAIMED, Schedule, SlotOutcome, SlotRecord
 from outlast.core.state import State
 from outlast.store.contract import Store
@@ -186,7 +186,7 @@ async def test_two_schedules_of_one_name_share_their_slots(store: Store, clock: 
     assert len(await take_many(store)) == 1
 
 
-@pytest.mark.parametrize("keyed", [{"active_key": "k"}, {"key": Key(key="k")}], ids=str)
+@pytest.mark.parametrize("keyed", [{"active_key": "k"}, {"key": DedupeKey(key="k")}], ids=str)
 async def test_firing_whose_key_is_taken_writes_nothing(
     store: Store, clock: FakeClock, keyed: dict[str, object]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Everything a store holds, read from it and written into another: nothing is lost or changed."""
+"""Dumped rows loaded into another store lose and change nothing."""
 
 from dataclasses import replace
 from random import Random
@@ -10,7 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Edited, Failed, Released
 from outlast.core.group import ClosePolicy, GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import Ids
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import JobEdit
 from outlast.core.run import Lease
@@ -65,7 +65,7 @@ async def furnish(store: Store, clock: FakeClock) -> None:
         await put(store, queue="lane")
     await put(store, priority=7, params='{"text":"naïve \\u0001 “quoted” \\\\"}')
     await put(store, delay=HOUR, max_attempts=None)
-    await ended(store, SUCCEEDED, key=Key(key="inv:3", bucket="2026"), queue="a")
+    await ended(store, SUCCEEDED, key=DedupeKey(key="inv:3", bucket="2026"), queue="a")
     await ended(store, Failed("böse", permanent=True), active_key="freed", queue="b")
     await ended(store, Failed("again", delay=HOUR), queue="c")
     await put(store, active_key="kept", queue="d")
@@ -82,7 +82,7 @@ async def furnish(store: Store, clock: FakeClock) -> None:
 
 async def _chain(store: Store) -> None:
     """A root that failed, its successor that waits, and the active key that it has from it."""
-    chain = {"delivery": Delivery.CHAIN, "queue": "chains", "active_key": "of-the-chain"}
+    chain = {"delivery": Delivery.LINKED, "queue": "chains", "active_key": "of-the-chain"}
     await ended(store, Failed("first"), **chain)
 
 
@@ -125,7 +125,7 @@ async def everything(store: Store) -> dict[TableKind, list[Row]]:
 
 async def copied(source: Store, target: Store) -> int:
     """How many rows differed."""
-    return (await sync_rows(source, target, ended_only=False, moved=lambda _: None)).differed
+    return (await sync_rows(source, target, ended_only=False, on_rows=lambda _: None)).differed
 
 
 async def another(clock: FakeClock) -> ModelStore:
@@ -207,7 +207,7 @@ async def test_what_was_filled_goes_on_where_the_other_one_was(
     assert record is not None
 
     [known, held] = await store.add(
-        [make_job(key=Key(key="inv:3", bucket="2026")), make_job(active_key="of-the-chain")]
+        [make_job(key=DedupeKey(key="inv:3", bucket="2026")), make_job(active_key="of-the-chain")]
     )
     assert (known.created, held.created) == (False, False)
     claim = await take(store, queue="chains")
@@ -233,7 +233,7 @@ async def test_numbers_go_on_where_the_rows_end(store: Store, clock: FakeClock) 
     other = await another(clock)
     jobs = [await put(other) for _ in range(3)]
     await store.change_transfer_status(FILLING)
-    await sync_rows(other, store, ended_only=False, moved=lambda _: None)
+    await sync_rows(other, store, ended_only=False, on_rows=lambda _: None)
     await store.load(TableKind.COUNTERS, [])
     await store.change_transfer_status(OPENED)
 
@@ -246,7 +246,7 @@ async def test_numbers_go_on_where_the_rows_end(store: Store, clock: FakeClock) 
 async def test_events_go_on_after_those_of_a_store_that_was_far_ahead(
     store: Store, clock: FakeClock
 ) -> None:
-    """Numbers of events may be those of a server's transactions: whoever reads on misses none."""
+    """Event numbers may come from a server's transactions; a reader that pages on misses none."""
     await store.change_transfer_status(FILLING)
     far = 1 << 52
     row = [far, None, "lane", 1, "paused", 0, None, None, None]
@@ -298,7 +298,7 @@ async def test_history_is_copied_while_jobs_run(store: Store, clock: FakeClock) 
     running = await started(store, queue="busy")
     await other.change_transfer_status(FILLING)
 
-    await sync_rows(store, other, ended_only=True, moved=lambda _: None)
+    await sync_rows(store, other, ended_only=True, on_rows=lambda _: None)
 
     rows = await other.dump(TableKind.JOBS, limit=MANY)
     assert rows == await store.dump(TableKind.JOBS, limit=MANY, ended_only=True)
@@ -327,11 +327,11 @@ async def test_digest_is_that_of_the_rows_however_they_are_paged(
     other = await another(clock)
     await furnish(store, clock)
     await other.change_transfer_status(FILLING)
-    there = (await sync_rows(store, other, ended_only=False, moved=lambda _: None)).held
+    there = (await sync_rows(store, other, ended_only=False, on_rows=lambda _: None)).digests
 
     third = await another(clock)
     await third.change_transfer_status(FILLING)
-    here = (await sync_rows(other, third, ended_only=False, moved=lambda _: None)).held
+    here = (await sync_rows(other, third, ended_only=False, on_rows=lambda _: None)).digests
 
     assert here == there
     assert here[TableKind.JOBS].rows == len(await store.dump(TableKind.JOBS, limit=MANY))

@@ -1,4 +1,4 @@
-"""A store that is being moved: what it refuses, what goes on, and when it takes work again."""
+"""What a store in transfer refuses, what it still accepts, and when it opens again."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -56,7 +56,7 @@ WISHES: dict[str, Callable[[Store], Any]] = {
     "set_queue": lambda s: s.set_queue(Queue(name="lane", concurrency=1)),
     "pause": lambda s: s.pause("default", reason=None, span=None),
     "resume": lambda s: s.resume("default"),
-    "normalise": lambda s: s.normalise("default"),
+    "renumber": lambda s: s.renumber("default"),
     "swap": lambda s: s.swap("note", "daily", expected=None, value="1"),
     "reserve": lambda s: s.reserve(make_reservation(), make_job()),
     "keep": lambda s: s.extend_reservation(ReservationId(new_id()), span=LEASE),
@@ -186,12 +186,15 @@ async def test_store_that_was_moved_says_where_for_good(store: Store, clock: Fak
     assert (await store.transfer_status()).stage is TransferStage.MOVED
 
 
-STEPS = {
-    (TransferStage.OPEN, TransferStage.FILLING), (TransferStage.OPEN, TransferStage.SEALED), (TransferStage.FILLING, TransferStage.FILLING),
-    (TransferStage.FILLING, TransferStage.READY), (TransferStage.FILLING, TransferStage.OPEN), (TransferStage.READY, TransferStage.FILLING),
-    (TransferStage.READY, TransferStage.OPEN), (TransferStage.SEALED, TransferStage.SEALED), (TransferStage.SEALED, TransferStage.MOVED),
-    (TransferStage.SEALED, TransferStage.OPEN),
-}  # fmt: skip
+_NEXT_STAGES = {
+    TransferStage.OPEN: (TransferStage.FILLING, TransferStage.SEALED),
+    TransferStage.FILLING: (TransferStage.FILLING, TransferStage.READY, TransferStage.OPEN),
+    TransferStage.READY: (TransferStage.FILLING, TransferStage.OPEN),
+    TransferStage.SEALED: (TransferStage.SEALED, TransferStage.MOVED, TransferStage.OPEN),
+}
+STEPS = {(stage, after) for stage, following in _NEXT_STAGES.items() for after in following}
+
+
 WAYS = {
     TransferStage.OPEN: (),
     TransferStage.FILLING: (TransferStage.FILLING,),

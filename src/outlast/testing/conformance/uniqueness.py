@@ -1,4 +1,4 @@
-"""What slots, keys and active keys promise: one job each, and the loser is told whose."""
+"""Slots, dedupe keys and active keys have one job each, and the loser learns its id."""
 
 from datetime import timezone
 
@@ -6,7 +6,7 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed, GivenUp, Released, Skipped
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.state import State
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added
@@ -26,7 +26,7 @@ from outlast.testing.conformance.factories import (
     take,
 )
 
-K = Key(key="brief")
+K = DedupeKey(key="brief")
 
 
 async def _loser(store: Store, **over: object) -> Added:
@@ -66,17 +66,17 @@ async def test_key_is_taken_for_ever(store: Store) -> None:
 
 async def test_keys_differ_by_bucket(store: Store) -> None:
     plain = await put(store, key=K)
-    monday = await put(store, key=Key(key="brief", bucket="monday"))
+    monday = await put(store, key=DedupeKey(key="brief", bucket="monday"))
 
     assert (await _loser(store, key=K)).id == plain
-    assert (await _loser(store, key=Key(key="brief", bucket="monday"))).id == monday
+    assert (await _loser(store, key=DedupeKey(key="brief", bucket="monday"))).id == monday
 
 
 async def test_key_of_any_text_is_kept_exactly(store: Store) -> None:
-    upper = await put(store, key=Key(key="Brief 東京 %_'\""))
-    await put(store, key=Key(key="brief 東京 %_'\""))
+    upper = await put(store, key=DedupeKey(key="Brief 東京 %_'\""))
+    await put(store, key=DedupeKey(key="brief 東京 %_'\""))
 
-    assert (await _loser(store, key=Key(key="Brief 東京 %_'\""))).id == upper
+    assert (await _loser(store, key=DedupeKey(key="Brief 東京 %_'\""))).id == upper
 
 
 async def test_active_key_is_taken_while_its_job_lives(store: Store) -> None:
@@ -127,7 +127,7 @@ async def test_old_job_s_end_leaves_the_new_holder_s_active_key_alone(store: Sto
 
 
 async def test_three_scopes_do_not_meet(store: Store, clock: FakeClock) -> None:
-    await put(store, key=Key(key="x"))
+    await put(store, key=DedupeKey(key="x"))
 
     assert await put(store, active_key="x")
     assert await put(store, slot=Slot(series="x", at=clock.now()))
@@ -172,7 +172,7 @@ async def test_repeating_an_enqueue_by_id_answers_that_id(store: Store, clock: F
 
 
 async def test_successor_inherits_the_active_key(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN, active_key="sync")
+    claim = await started(store, delivery=Delivery.LINKED, active_key="sync")
 
     await settle(store, claim, FAILED)
     while_chained = await _loser(store, active_key="sync")
@@ -183,7 +183,7 @@ async def test_successor_inherits_the_active_key(store: Store) -> None:
 
 
 async def test_giving_up_a_link_leaves_its_successor_s_active_key_alone(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN, active_key="sync")
+    claim = await started(store, delivery=Delivery.LINKED, active_key="sync")
     await settle(store, claim, LOST)
 
     await settle(store, await job_of(store, claim.id), GivenUp("recovered"))
@@ -193,7 +193,7 @@ async def test_giving_up_a_link_leaves_its_successor_s_active_key_alone(store: S
 
 async def test_key_and_slot_stay_with_the_root_of_the_chain(store: Store, clock: FakeClock) -> None:
     slot = Slot(series="daily", at=clock.now())
-    claim = await started(store, delivery=Delivery.CHAIN, key=K, slot=slot)
+    claim = await started(store, delivery=Delivery.LINKED, key=K, slot=slot)
 
     await settle(store, claim, FAILED)
 

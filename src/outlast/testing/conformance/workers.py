@@ -1,4 +1,4 @@
-"""The list of workers: who is on it, who lives, who leaves it."""
+"""The worker registry: register, heartbeat, deregister, list."""
 
 from dataclasses import asdict
 from datetime import timedelta
@@ -87,7 +87,7 @@ async def test_clock_that_is_set_kills_and_saves_nobody(store: Store, clock: Fak
 
 
 async def test_nobody_beats_who_is_not_on_the_list(store: Store) -> None:
-    await started(store)  # a claim alone puts nobody there
+    await started(store)  # a claim alone registers no worker
 
     assert not await store.heartbeat(ONE, span=LEASE)
     assert await store.workers() == []

@@ -8,7 +8,7 @@ from outlast.core.job import Job, NewJob, Slot
 from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
 from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.core.state import State
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument, InvalidJob
 from outlast.store.contract.jobs import Added
 from outlast.testing.model.groups import why_refused
 from outlast.testing.model.tables import Tables
@@ -30,7 +30,7 @@ def add_job(tables: Tables, new: NewJob, now: datetime) -> Added:
 def _malformed(new: NewJob) -> str | None:
     try:
         _check(new)
-    except InvalidJob as error:
+    except InvalidArgument as error:
         return str(error)
     return None
 

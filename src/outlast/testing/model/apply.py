@@ -17,7 +17,7 @@ from outlast.core.limits import (
     MIN_EXIT_CODE,
     is_storable,
 )
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.testing.model import positions, reservations, schedules
 from outlast.testing.model.claim import open_run
@@ -123,7 +123,7 @@ def _taken(tables: Tables, job: Job, change: Change, now: datetime) -> tuple[Job
         change = replace(change, successor=None)
     if change.run_id is None:
         return job, change
-    open_run(tables, job, change.run_id, NOBODY, now)
+    open_run(tables, job, change.run_id, UNKNOWN_HOLDER, now)
     change = replace(change, token=job.token + 1)
     tables.close_run(change, now)
     return tables.jobs[job.id], change

@@ -6,12 +6,12 @@ from outlast.core.audit.model import (
     AuditedEvent,
     AuditedReservation,
     ClosedRun,
+    DanglingKind,
     DanglingRecord,
     JobAudit,
     Predecessor,
     StateRow,
     StateTable,
-    StrayKind,
 )
 from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind, EventRecord
@@ -38,7 +38,7 @@ def strays(tables: Tables, limit: int) -> list[DanglingRecord]:
     found += [_unslotted(job) for job in tables.jobs.values() if is_unslotted(tables, job)]
     return [
         stray
-        for kind in StrayKind
+        for kind in DanglingKind
         for stray in [stray for stray in found if stray.kind is kind][:limit]
     ]
 
@@ -114,7 +114,7 @@ def _orphans(tables: Tables) -> list[DanglingRecord]:
     gone = [job_id for job_id in tables.runs if job_id not in tables.jobs]
     runs = [run for job_id in gone for run in tables.runs[job_id]]
     return [
-        DanglingRecord(kind=StrayKind.RUN, rows=(f"runs job={run.job_id} token={run.token}",))
+        DanglingRecord(kind=DanglingKind.RUN, rows=(f"runs job={run.job_id} token={run.token}",))
         for run in runs
         if run.status is not RunStatus.RUNNING
     ]
@@ -124,7 +124,7 @@ def _reservations(tables: Tables) -> list[DanglingRecord]:
     active = [held for held in tables.reservations.values() if held.is_active]
     return [
         DanglingRecord(
-            kind=StrayKind.RESERVATION, rows=(f"reservations id={held.id}",), about=held.queue
+            kind=DanglingKind.RESERVATION, rows=(f"reservations id={held.id}",), about=held.queue
         )
         for held in active
         if held.job_id not in tables.jobs
@@ -140,9 +140,11 @@ def _key(tables: Tables, key: str) -> DanglingRecord | None:
     job = tables.jobs.get(tables.active_keys[key])
     rows = (f"keys scope=active key={key}",)
     if job is None:
-        return DanglingRecord(kind=StrayKind.KEY, rows=rows, about=key)
+        return DanglingRecord(kind=DanglingKind.KEY, rows=rows, about=key)
     if job.is_final:
-        return DanglingRecord(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=key, job_id=job.root_id)
+        return DanglingRecord(
+            kind=DanglingKind.KEY_OF_ENDED, rows=rows, about=key, job_id=job.root_id
+        )
     return None
 
 
@@ -155,10 +157,10 @@ def _overlaps(tables: Tables) -> list[DanglingRecord]:
 
 def _unslotted(job: Job) -> DanglingRecord:
     return DanglingRecord(
-        kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
+        kind=DanglingKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
     )
 
 
 def _overlap(name: str, jobs: list[Job]) -> DanglingRecord:
     rows = tuple(f"open_runs job={job.seq}" for job in jobs)
-    return DanglingRecord(kind=StrayKind.OVERLAP, rows=rows, about=name)
+    return DanglingRecord(kind=DanglingKind.OVERLAP, rows=rows, about=name)

@@ -26,7 +26,7 @@ def adrift(tables: Tables) -> list[Job]:
 
 def unfollowed(tables: Tables) -> list[Job]:
     """Failed links of chains that nothing follows."""
-    links = [job for job in tables.jobs.values() if job.delivery is Delivery.CHAIN]
+    links = [job for job in tables.jobs.values() if job.delivery is Delivery.LINKED]
     failed = [job for job in links if job.state is State.FAILED]
     return [job for job in failed if job.id not in tables.successors]
 

@@ -9,7 +9,7 @@ from outlast.core.decide import Change
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.job import Job
 from outlast.core.limits import MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
-from outlast.core.ordering import normalised, sort_key
+from outlast.core.ordering import renumber_positions, sort_key
 from outlast.core.position import JobEdit, PositionedJob, move_job
 from outlast.core.state import WAITING
 from outlast.core.sync_coroutine import run_without_waiting
@@ -59,14 +59,14 @@ def move(tables: Tables, job: Job, change: Change) -> None:
     )
 
 
-def normalise(tables: Tables, name: str, now: datetime) -> int:
+def renumber(tables: Tables, name: str, now: datetime) -> int:
     """Make the positions of a queue even; how many changed."""
     queue = tables.queue(name)
     waiting = [job for job in tables.jobs.values() if job.queue == name and job.state in WAITING]
     changed: dict[int, int] = {}
     for priority in {job.priority for job in waiting}:
         lane = sorted((job for job in waiting if job.priority == priority), key=sort_key)
-        even = normalised([job.position for job in lane], queue.ordering, queue.gap)
+        even = renumber_positions([job.position for job in lane], queue.ordering, queue.gap)
         pairs = zip(lane, even, strict=True)
         changed |= {job.seq: position for job, position in pairs if job.position != position}
     if changed:
@@ -151,7 +151,7 @@ def _told(tables: Tables, queue: str, changed: int, now: datetime) -> EventRecor
         at=now,
         job_id=None,
         run_id=None,
-        kind=EventKind.NORMALISED,
+        kind=EventKind.RENUMBERED,
         token=0,
         reason=None,
         detail=str(changed),

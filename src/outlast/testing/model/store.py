@@ -276,8 +276,8 @@ class ModelStore:
         wish = Swap(kind=kind, key=key, expected=expected, value=value)
         return documents.swap(self._working, wish, self._clock.now())
 
-    async def normalise(self, queue: str) -> int:
-        return positions.normalise(self._working, queue, self._clock.now())
+    async def renumber(self, queue: str) -> int:
+        return positions.renumber(self._working, queue, self._clock.now())
 
     async def add_group(self, group: NewGroup) -> bool:
         return groups.add_group(self._working, check_group(group), self._clock.now())

@@ -11,7 +11,7 @@ from outlast.core.document import Document
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.group import Group
 from outlast.core.ids import JobId, RunId
-from outlast.core.job import Job, Key, Slot
+from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.ordering import Ordering, next_position, sort_key
 from outlast.core.reservation import Reservation, ReservationId
 from outlast.core.run import Lease, LeaseHolder, RunRecord
@@ -55,7 +55,7 @@ class Tables:
     successors: dict[JobId, JobId] = field(default_factory=dict)
     slots: dict[Slot, SlotRecord] = field(default_factory=dict)
     schedules: dict[str, Schedule] = field(default_factory=dict)  # by their own id
-    keys: dict[Key, JobId] = field(default_factory=dict)
+    keys: dict[DedupeKey, JobId] = field(default_factory=dict)
     active_keys: dict[str, JobId] = field(default_factory=dict)
     groups: dict[str, GroupRow] = field(default_factory=dict)  # by their own id
     members: dict[JobId, str] = field(default_factory=dict)  # the group that each belongs to

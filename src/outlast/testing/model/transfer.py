@@ -8,7 +8,7 @@ from typing import Any, Final
 from outlast.clock import MICROSECOND, Clock, to_micros
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.reservation import ReservationId
 from outlast.core.state import FINAL, RunStatus, State
 from outlast.store.contract.transfer import FIRST, Row, TableKind, key_of, named
@@ -109,7 +109,7 @@ def _put_group(tables: Tables, v: Values, _: Clock) -> None:
 
 def _put_key(tables: Tables, v: Values, _: Clock) -> None:
     if v["scope"] == "key":
-        tables.keys[Key(key=v["key"], bucket=v["bucket"])] = JobId(v["job_id"])
+        tables.keys[DedupeKey(key=v["key"], bucket=v["bucket"])] = JobId(v["job_id"])
     else:
         tables.active_keys[v["key"]] = _tip(tables, JobId(v["job_id"]))
 
@@ -225,7 +225,7 @@ def _drop_group(tables: Tables, key: tuple[Any, ...]) -> None:
 
 def _drop_key(tables: Tables, key: tuple[Any, ...]) -> None:
     if key[0] == "key":
-        tables.keys.pop(Key(key=key[1], bucket=key[2]), None)
+        tables.keys.pop(DedupeKey(key=key[1], bucket=key[2]), None)
     else:
         tables.active_keys.pop(key[1], None)
 

@@ -1,7 +1,7 @@
-"""Ends every process of a server; as a program, once nobody holds its lock any more.
+"""End every process of a server; as a program, when its lock has no holder.
 
-As a program it needs the standard library alone and starts in some milliseconds, so that even a
-test process that is killed leaves no server behind.
+The program needs only the standard library and starts in milliseconds, so even a killed test
+process leaves no server behind.
 """
 
 import fcntl
@@ -17,14 +17,14 @@ from pathlib import Path
 
 PROC = Path("/proc")
 DATA = "data"
-"""Below the server's folder: what its first process has among its words, and nobody else."""
+"""Data folder below the server's folder; only the first process has it in its command line."""
 
-PATIENCE = 240.0
-"""A killed process is gone in milliseconds; after these seconds something is wrong."""
+EXIT_TIMEOUT_S = 240.0
+"""Seconds after which a killed process that is still there is an error."""
 
 
 def watch(lock: Path, folder: Path) -> None:
-    """Start a watcher: when the last holder of `lock` is gone, so are the server and `folder`."""
+    """Start a watcher that ends the server and deletes `folder` when `lock` has no holder."""
     program = [sys.executable, "-I", "-S", __file__, str(lock), str(folder)]
     quiet = subprocess.DEVNULL
     subprocess.run(  # noqa: S603 - ourselves
@@ -33,28 +33,28 @@ def watch(lock: Path, folder: Path) -> None:
 
 
 def hold(lock: Path) -> int:
-    """Hold it together with others; closing what is answered, or dying, lets it go."""
+    """Take the lock in shared mode; closing the returned descriptor, or exiting, releases it."""
     held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(held, fcntl.LOCK_SH)
     return held
 
 
 def end_all(data: Path) -> None:
-    """End all that serves that data, at once but so that they can give shared memory back."""
+    """End the server of that data folder, giving it time to free shared memory."""
     heads = serving(data)
     for pid in heads:
         _signal(pid, signal.SIGQUIT)
-        _signal(pid, signal.SIGTERM)  # Java takes the other one for a question
+        _signal(pid, signal.SIGTERM)  # Java prints a thread dump on SIGQUIT
     with suppress(TimeoutError):
         _wait_gone(heads)
     kill_all(data)
 
 
 def kill_all(data: Path) -> None:
-    """Kill, as a power failure would, all that serves that data; return when they are gone."""
+    """Kill the server of that data folder with SIGKILL and wait until it is gone."""
     heads = serving(data)
     for pid in heads:
-        _signal(pid, signal.SIGSTOP)  # so that it starts no further ones
+        _signal(pid, signal.SIGSTOP)  # so it starts no further process
     all_of_them = [*heads, *(pid for pid, parent, _ in _processes() if parent in heads)]
     for pid in all_of_them:
         _signal(pid, signal.SIGKILL)
@@ -62,12 +62,12 @@ def kill_all(data: Path) -> None:
 
 
 def serving(data: Path) -> list[int]:
-    """The first process, told by its words; its children call themselves something else."""
+    """Return the ids of the first processes, found by their command line."""
     return [pid for pid, _, command in _processes() if str(data) in command]
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is dead: whose child it was may never ask for it."""
+    """Whether the process is alive; a zombie is not."""
     if PROC.joinpath("self").exists():
         with suppress(OSError, IndexError):
             return PROC.joinpath(str(pid), "stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -76,7 +76,7 @@ def is_alive(pid: int) -> bool:
 
 
 def _processes() -> Iterator[tuple[int, int, list[str]]]:
-    """Each process: its id, its parent's, and the words it was started with."""
+    """Yield each process: its id, its parent's id and its command line."""
     if PROC.joinpath("self").exists():
         for entry in PROC.iterdir():
             if entry.name.isdigit():
@@ -98,7 +98,7 @@ def _read(entry: Path) -> tuple[int, int, list[str]]:
 
 
 def _wait_gone(pids: Iterable[int]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + EXIT_TIMEOUT_S
     for pid in pids:
         while is_alive(pid):
             if time.monotonic() > deadline:
@@ -112,7 +112,7 @@ def _signal(pid: int, which: signal.Signals) -> None:
 
 
 def main() -> None:
-    """Wait, in a process that nobody waits for, until the lock is free; then clear away."""
+    """Wait in a detached process until the lock is free, then remove the server."""
     lock, folder = map(Path, sys.argv[1:])
     with lock.open("rb") as held:
         if os.fork():

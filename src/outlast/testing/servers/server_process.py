@@ -1,4 +1,4 @@
-"""One server program: started in a folder of its own, gone with whoever holds its lock."""
+"""One server program in a folder of its own; it ends with the last holder of its lock."""
 
 import os
 import secrets
@@ -15,30 +15,32 @@ from typing import Final
 from outlast.testing.servers import process_tree
 
 PORTS: Final = range(30_000, 32_700)
-"""Below those that a system gives to clients: none takes ours while the server is down."""
+"""Below the ephemeral ports, so no client takes a port while its server is down."""
 
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of our own is made there
-PATIENCE: Final = 120.0
-"""Seconds for a start, on a busy machine."""
+START_TIMEOUT_S: Final = 120.0
+"""Seconds that a start may take on a busy machine."""
 
 
 class ServerFailed(Exception):
-    """A server ended, or did not answer in time; what it said is in the message."""
+    """A server ended or did not answer in time; the message holds its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProcess:
-    """`words` start it; `folder/data` is among them, by which it is known and ended."""
+    """A server started by `words`, which contain `folder/data`: it is found and ended by that."""
 
     folder: Path
     words: tuple[str, ...]
 
     @property
     def data(self) -> Path:
+        """Return the data folder."""
         return self.folder / process_tree.DATA
 
     @property
     def log(self) -> str:
+        """Return what the server has printed."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     @property
@@ -47,13 +49,14 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
+        """Whether a process of the server is alive."""
         return any(process_tree.is_alive(pid) for pid in process_tree.serving(self.data))
 
     def start(self, *, env: Mapping[str, str] | None = None) -> None:
-        """Let it run; `wait` tells when it answers."""
+        """Start the program; `wait` returns when it answers."""
         self.data.mkdir(mode=0o700, exist_ok=True)
         with self._log.open("ab") as log:
-            # A child of a child: nobody here has to wait for its end.
+            # A grandchild: this process need not reap it.
             subprocess.run(  # noqa: S603 - a program that we chose
                 ["/bin/sh", "-c", '"$@" & exit 0', "sh", *self.words],
                 stdin=subprocess.DEVNULL,
@@ -66,26 +69,26 @@ class ServerProcess:
             )
 
     def wait(self, answers: Callable[[], bool]) -> None:
-        """Until it answers; ServerFailed if it has ended, or takes too long."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait until the server answers; ServerFailed if it takes too long."""
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not answers():
             if time.monotonic() > deadline:
                 raise ServerFailed(f"{self.words[0]} does not answer: {self.log[-2000:]}")
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """`kill -9`, as if its machine had lost its power."""
+        """Kill it with SIGKILL, as a power failure would."""
         process_tree.kill_all(self.data)
 
 
 def new_folder(name: str) -> Path:
-    """In memory, where the system has such a place: what is kept there is not for long."""
+    """Return a new folder, in memory where the system has a memory file system."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     return Path(tempfile.mkdtemp(prefix=f"outlast-{name}-", dir=memory))
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """So many where nobody listens now; each process looks from a place of its own."""
+    """Return that many free ports; each process starts its search elsewhere."""
     start = os.getpid() * 61 + secrets.randbelow(1_000)
     found: list[int] = []
     for step in range(len(PORTS)):

@@ -1,4 +1,4 @@
-"""One server for all the processes of a test session, started by whoever is first."""
+"""One server shared by all processes of a test session; the first process starts it."""
 
 import fcntl
 import json
@@ -15,10 +15,11 @@ Told = dict[str, Any]
 
 @contextmanager
 def shared(meeting: Path, name: str, start: Callable[[Path], Told]) -> Iterator[Told]:
-    """What `start` told of the server that it started for everybody who names the same folder.
+    """Yield the description of the server that all processes naming the same folder share.
 
-    It is given the lock that everybody holds: whoever watches it clears away when it is free. The
-    answer holds the server's `folders`; when they are gone, the next one starts another.
+    The first process calls `start` with the lock that all users hold; a watcher removes the server
+    when the lock is free. The description names the server's `folders`; if they are gone, the next
+    process starts another server.
     """
     users, note = meeting / f"{name}.lock", meeting / f"{name}.json"
     with _alone(meeting / f"{name}.starting"):
@@ -35,7 +36,7 @@ def shared(meeting: Path, name: str, start: Callable[[Path], Told]) -> Iterator[
 
 @contextmanager
 def own(folder: Path, name: str, start: Callable[[Path], Told]) -> Iterator[Told]:
-    """The same, for nobody else."""
+    """Yield the description of a server for this process alone."""
     lock = folder / f"{name}.lock"
     held = process_tree.hold(lock)
     try:

@@ -1,1 +1,1 @@
-"""The ways to run a handler: in the event loop, in a thread, in a process, or as a command."""
+"""Executors: the ways to run a handler."""

@@ -1,4 +1,4 @@
-"""Where a process of its own finds the app: `module:attribute`, never said by the store."""
+"""App addresses: the `module:attribute` from which a handler process imports the app."""
 
 import re
 import sys
@@ -15,7 +15,11 @@ _ADDRESS: Final = re.compile(r"[\w.]+:\w+")
 def find_addresses(
     registry: Registry, types: Collection[str], given: str | None
 ) -> Mapping[str, str]:
-    """The address for each of these types that runs in processes; InvalidType if one has none."""
+    """Return the app address of each type that runs in handler processes.
+
+    `given` is the address the caller chose. Raises InvalidType if it is malformed, or if none was
+    given and none can be found.
+    """
     kinds = [registry.get(name) for name in types]
     processes = [kind for kind in kinds if kind.executor == "process"]
     if given is not None and not _ADDRESS.fullmatch(given):
@@ -24,7 +28,7 @@ def find_addresses(
 
 
 def _find_address(kind: AnyType, registry: Registry) -> str:
-    """The app as the handler's own module names it: importing that registers the type."""
+    """Return the app's name in the module of the handler, whose import registers the type."""
     module = kind.function.__module__
     where = f'job type "{kind.name}" runs in a process of its own'
     if module == "__main__":
@@ -37,5 +41,5 @@ def _find_address(kind: AnyType, registry: Registry) -> str:
             return f"{module}:{name}"
     raise InvalidType(
         f"{where}, but its module {module} has no name for the app at its top level; import the "
-        'app there, or say app.worker(app_address="myapp:app")'
+        'app there, or use app.worker(app_address="myapp:app")'
     )

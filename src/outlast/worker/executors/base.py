@@ -1,4 +1,4 @@
-"""What a worker asks of an executor."""
+"""The executor protocol."""
 
 from collections.abc import Awaitable
 from typing import Any, Protocol
@@ -12,20 +12,21 @@ class Executor(Protocol):
 
     @property
     def stops(self) -> Stops:
-        """When a handler that is asked to stop does."""
+        """When a handler stops after a stop request."""
         ...
 
     def call(self, active: ActiveRun, params: dict[str, Any]) -> Awaitable[object]:
-        """Awaited: what the handler returns; raises what it raises. It may begin before that.
+        """Call the handler; the awaitable returns its value or raises its error.
 
-        While it runs, `active.stop` asks it to stop, in the way `stops` says.
+        The handler may start before the first await. While it runs, `active.stop` requests its
+        stop.
         """
         ...
 
     async def close(self) -> None:
-        """End whatever still runs, where that can be done, and let go of everything."""
+        """Stop running handlers where that is possible, and free all resources."""
         ...
 
-    def drop(self) -> None:
-        """The same without waiting, for when nobody can wait any more. Twice is fine."""
+    def close_now(self) -> None:
+        """Free all resources without an event loop to wait on. Idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""Command lines: the handler says what to run, and its output, exit code and files are kept."""
+"""The command executor: runs the handler's command line and records output, status and files."""
 
 import asyncio
 import logging
@@ -21,33 +21,39 @@ from outlast.worker.run_outcome import ActiveRun, ProcessDied
 
 log = logging.getLogger("outlast.worker")
 
-LOG_LIMIT: Final = 10 * 1024 * 1024
-"""How much output of one run is kept, in bytes."""
+LOG_LIMIT_BYTES: Final = 10 * 1024 * 1024
+"""Bytes of output kept per run."""
 
 
-Moved = Callable[[Lease, str], None]
-"""Told in which executor the code of a run goes on: a handler that says what to run is a thread."""
+ExecutorChanged = Callable[[Lease, str], None]
+"""Called when the code of a run continues in another executor: first a thread, then a command."""
 
 
 class CommandExecutor:
-    """Runs a command in a session of its own, and kills the whole of it when it must stop."""
+    """Runs a command in its own session, and kills its process group when it must stop."""
 
     stops: Final = STOPS["command"]
 
     def __init__(
-        self, threads: ThreadExecutor, logs: Path, moved: Moved, *, limit: int = LOG_LIMIT
+        self,
+        threads: ThreadExecutor,
+        logs: Path,
+        on_executor_changed: ExecutorChanged,
+        *,
+        limit: int = LOG_LIMIT_BYTES,
     ) -> None:
         self._threads = threads
         self._logs = logs
-        self._moved = moved
+        self._on_executor_changed = on_executor_changed
         self._limit = limit
         self._running: set[GuardedProcess] = set()
 
     async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:
+        """Call the handler in a thread, then run the command it returned."""
         command = await self._threads.run(active.handler, params)
         if not isinstance(command, Command):
-            return _no_command(active, command)
-        self._moved(active.claim.lease, "command")
+            return _require_outcome(active, command)
+        self._on_executor_changed(active.claim.lease, "command")
         path = await asyncio.to_thread(self._log_path, active.claim)
         if active.interrupted is not None:
             raise StopRequested(f"run {active.run.id} was asked to stop before its command started")
@@ -58,11 +64,13 @@ class CommandExecutor:
         return None
 
     async def close(self) -> None:
+        """Kill all running commands and wait for their end."""
         await kill_all(self._running)
 
-    def drop(self) -> None:
-        for leash in tuple(self._running):
-            leash.drop()
+    def close_now(self) -> None:
+        """Kill all running commands without an event loop."""
+        for process in tuple(self._running):
+            process.kill_and_wait()
 
     def _log_path(self, claim: Claim) -> Path:
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -70,19 +78,21 @@ class CommandExecutor:
 
     async def _run(self, active: ActiveRun, command: Command, path: Path) -> ProcessExit:
         env = {**os.environ, **command.env, **_job_environment(active.claim)}
-        leash = GuardedProcess(command.argv, cwd=command.cwd, env=env, log=path, limit=self._limit)
-        self._running.add(leash)
-        leash.ended.add_done_callback(lambda _: self._running.discard(leash))
+        process = GuardedProcess(
+            command.argv, cwd=command.cwd, env=env, log=path, limit=self._limit
+        )
+        self._running.add(process)
+        process.ended.add_done_callback(lambda _: self._running.discard(process))
         active.log_path = _storable(path)
-        active.stop = leash.end
+        active.stop = process.terminate
         try:
-            return await asyncio.shield(leash.ended)
+            return await asyncio.shield(process.ended)
         except asyncio.CancelledError:
-            leash.kill()
+            process.kill()
             raise
 
 
-def _no_command(active: ActiveRun, value: object) -> object:
+def _require_outcome(active: ActiveRun, value: object) -> object:
     if isinstance(value, HandlerOutcome):
         return value
     raise TypeError(
@@ -97,10 +107,10 @@ def _judge(active: ActiveRun, command: Command, end: ProcessExit) -> None:
     if end.error is not None:
         raise CommandFailed(f"the command could not be started: {end.error}", exit_code=127)
     if end.status is None:
-        raise ProcessDied("the command's keeper was killed, and the command with it")
+        raise ProcessDied("the guardian of the command was killed, and the command with it")
     if end.status not in command.ok:
-        said = f"; its last output:\n{end.tail}" if end.tail.strip() else "; it printed nothing"
-        raise CommandFailed(f"the command {end}{said}", exit_code=end.status)
+        output = f"; its last output:\n{end.tail}" if end.tail.strip() else "; it printed nothing"
+        raise CommandFailed(f"the command {end}{output}", exit_code=end.status)
 
 
 def _job_environment(claim: Claim) -> dict[str, str]:
@@ -112,7 +122,7 @@ def _job_environment(claim: Claim) -> dict[str, str]:
 
 
 def _attach(active: ActiveRun, command: Command) -> None:
-    """Record each file that matches; one that cannot be recorded is no reason to fail."""
+    """Record each matching file. A file that cannot be recorded does not fail the run."""
     for found in _files(command):
         try:
             active.run.attach(found)
@@ -123,7 +133,7 @@ def _attach(active: ActiveRun, command: Command) -> None:
 def _files(command: Command) -> Iterable[str]:
     folder = Path(command.cwd or os.curdir).absolute()
     for pattern in command.artifacts:
-        names = glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - also absolute ones
+        names = glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - patterns may be absolute
         yield from (str(folder / name) for name in sorted(names) if (folder / name).is_file())
 
 

@@ -1,4 +1,4 @@
-"""Async handlers: each runs in its slot's own task, and keeps its context to itself."""
+"""The async executor: runs handlers in the slot's task, each in its own context."""
 
 import asyncio
 import contextvars
@@ -10,8 +10,8 @@ from outlast.core.ids import JobId
 from outlast.jobs.executor_choice import STOPS
 from outlast.worker.run_outcome import ActiveRun
 
-Stepping = Callable[[JobId | None], None]
-"""Told whose code the event loop is about to run; None when it is done."""
+OnStep = Callable[[JobId | None], None]
+"""Called with the job whose code the event loop is about to run; None when it is done."""
 
 
 class AsyncExecutor:
@@ -19,15 +19,15 @@ class AsyncExecutor:
 
     stops: Final = STOPS["async"]
 
-    def __init__(self, stepping: Stepping | None) -> None:
-        """`stepping` is told whose code the event loop runs, from its second step on."""
-        self._stepping = stepping
+    def __init__(self, on_step: OnStep | None) -> None:
+        """Create the executor; `on_step` is called for every step but the first."""
+        self._on_step = on_step
 
     def call(
         self, active: ActiveRun, params: dict[str, Any]
-    ) -> "ImmediateError | Raised | ContextAwaitable":
-        """Runs it up to its first await here and now: most that are quick need no more."""
-        task = active.task = active.slot
+    ) -> "ImmediateResult | ImmediateError | ContextAwaitable":
+        """Run the handler up to its first suspension; most quick handlers end before that."""
+        task = active.task = active.slot_task
         assert task is not None
         active.stop = task.cancel
         run = contextvars.copy_context().run
@@ -35,22 +35,22 @@ class AsyncExecutor:
             coroutine = active.handler(**params)
             waiting = run(coroutine.send, None)
         except StopIteration as done:
-            return ImmediateError(done.value)
-        except BaseException as error:  # noqa: BLE001 - it is for whoever awaits it
-            return Raised(error)
-        if self._stepping is not None:
-            self._stepping(None)
-        return ContextAwaitable(coroutine, active.claim.job_id, run, self._stepping, waiting)
+            return ImmediateResult(done.value)
+        except BaseException as error:  # noqa: BLE001 - raised again by the awaitable
+            return ImmediateError(error)
+        if self._on_step is not None:
+            self._on_step(None)
+        return ContextAwaitable(coroutine, active.claim.job_id, run, self._on_step, waiting)
 
     async def close(self) -> None:
-        """Nothing to let go of: the tasks are the slots'."""
+        """Do nothing: the tasks belong to the execution slots."""
 
-    def drop(self) -> None:
-        """The same."""
+    def close_now(self) -> None:
+        """Do nothing: the tasks belong to the execution slots."""
 
 
-class ImmediateError:
-    """A handler that never waited."""
+class ImmediateResult:
+    """The result of a handler that never suspended."""
 
     __slots__ = ("value",)
 
@@ -62,8 +62,8 @@ class ImmediateError:
         return self.value
 
 
-class Raised:
-    """A handler that failed before it waited."""
+class ImmediateError:
+    """The error of a handler that raised before it suspended."""
 
     __slots__ = ("_error",)
 
@@ -76,53 +76,52 @@ class Raised:
 
 
 async def clear_cancellation(task: asyncio.Task[Any]) -> None:
-    """Take back cancellations that were meant for a handler, or that it gave itself."""
+    """Undo cancellations of the slot's task that were meant for its handler."""
     while task.cancelling():
         task.uncancel()
     with suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)  # one that was requested and not yet delivered comes here
+        await asyncio.sleep(0)  # a requested cancellation that is not yet delivered arrives here
 
 
 class ContextAwaitable:
-    """Goes on with a coroutine in its own context, within the task that awaits it.
+    """Continues a coroutine in its own context, within the task that awaits it.
 
-    The same as a task of its own, at a fraction of the price: what one job leaves in a context
-    variable, the next in this slot does not see.
+    Isolates context variables between the jobs of a slot as a separate task would, but cheaper.
     """
 
-    __slots__ = ("_coroutine", "_job_id", "_run", "_stepping", "_waiting")
+    __slots__ = ("_coroutine", "_job_id", "_on_step", "_run", "_waiting")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, Any],
         job_id: JobId,
         run: Callable[..., Any],
-        stepping: Stepping | None,
+        on_step: OnStep | None,
         waiting: Any,
     ) -> None:
-        """`waiting` is what its first step yielded."""
+        """Create the awaitable; `waiting` is what the first step yielded."""
         self._coroutine = coroutine
         self._job_id = job_id
         self._run = run
-        self._stepping = stepping
+        self._on_step = on_step
         self._waiting = waiting
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        run, stepping = self._run, self._stepping
+        run, on_step = self._run, self._on_step
         step: Callable[[Any], Any]
         value: Any
         while True:
             try:
                 value = yield self._waiting
                 step = self._coroutine.send
-            except BaseException as error:  # noqa: BLE001 - it is for the coroutine to deal with
+            except BaseException as error:  # noqa: BLE001 - thrown into the coroutine
                 step, value = self._coroutine.throw, error
             try:
-                if stepping is not None:
-                    stepping(self._job_id)
+                if on_step is not None:
+                    on_step(self._job_id)
                 self._waiting = run(step, value)
             except StopIteration as done:
                 return done.value
             finally:
-                if stepping is not None:
-                    stepping(None)
+                if on_step is not None:
+                    on_step(None)

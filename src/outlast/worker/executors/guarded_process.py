@@ -1,4 +1,4 @@
-"""A process on a leash: it ends when told to, and never outlives the worker that holds it."""
+"""A guarded process: a subprocess that ends when asked and never outlives its worker."""
 
 import asyncio
 import json
@@ -13,20 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-KEEPER: Final = Path(__file__).with_name("process_guardian.py")
-TERMINATE_TIMEOUT: Final = 2.0
-"""How long a process that was asked to end may clean up, in seconds, before it is killed."""
+GUARDIAN: Final = Path(__file__).with_name("process_guardian.py")
+"""The guardian program, which starts the process and kills it when the worker dies."""
 
-_REAPED: Final = 0.005
-_STUCK: Final = 5.0
+TERMINATE_TIMEOUT_S: Final = 2.0
+"""Seconds between SIGTERM and SIGKILL for a process that was asked to end."""
+
+_REAP_INTERVAL_S: Final = 0.005
+_KILL_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """How a process ended: its status (-9 for SIGKILL), and the last it printed.
+    """How a process ended: its status (-9 for SIGKILL) and the tail of its output.
 
-    `error`: it could not be started. No status and no error: its keeper was killed, and nobody
-    saw it end.
+    `error` is set if the process could not be started. Neither status nor error is set if its
+    guardian was killed first.
     """
 
     status: int | None = None
@@ -36,7 +38,7 @@ class ProcessExit:
     def __str__(self) -> str:
         match self.status:
             case None:
-                return "ended unseen"
+                return "ended with unknown status"
             case status if status < 0:
                 return f"was killed by {signal_name(-status)}"
             case status:
@@ -44,9 +46,9 @@ class ProcessExit:
 
 
 class GuardedProcess:
-    """Starts a process in a session of its own; `ended` is done when it, and its group, is gone.
+    """Starts a process in its own session; `ended` is done when its whole group is gone.
 
-    OSError if not even its keeper can be started.
+    Raises OSError if the guardian cannot be started.
     """
 
     def __init__(
@@ -61,22 +63,22 @@ class GuardedProcess:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[ProcessExit] = self._loop.create_future()
-        self._heard = bytearray()
+        self._received = bytearray()
         self._control_socket, theirs = socket.socketpair()
         spec = {
-            "line": theirs.fileno(),
-            "pass": list(pass_fds),
+            "control_fd": theirs.fileno(),
+            "pass_fds": list(pass_fds),
             "log": None if log is None else str(log),
             "limit": limit,
-            "patience": TERMINATE_TIMEOUT,
+            "terminate_timeout": TERMINATE_TIMEOUT_S,
         }
         try:
-            self._keeper = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-I", "-S", str(KEEPER), json.dumps(spec), *argv],
+            self._guardian = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", "-S", str(GUARDIAN), json.dumps(spec), *argv],
                 cwd=cwd,
                 env=env,
                 pass_fds=[theirs.fileno(), *pass_fds],
-                start_new_session=True,  # a Ctrl+C at the terminal is for the worker to judge
+                start_new_session=True,  # Ctrl+C in the terminal must reach the worker only
             )
         except BaseException:
             self._control_socket.close()
@@ -84,72 +86,72 @@ class GuardedProcess:
         finally:
             theirs.close()
         self._control_socket.setblocking(False)
-        self._loop.add_reader(self._control_socket, self._readable)
+        self._loop.add_reader(self._control_socket, self._on_readable)
 
-    def end(self) -> None:
-        """Ask its whole group to end, and kill what has not done so after PATIENCE."""
+    def terminate(self) -> None:
+        """Send SIGTERM to the process group, and SIGKILL after TERMINATE_TIMEOUT_S."""
         self._send(b"T")
 
     def kill(self) -> None:
-        """Kill its whole group."""
+        """Send SIGKILL to the process group."""
         self._send(b"K")
 
-    def drop(self) -> None:
-        """Kill it and wait, for when no event loop can any more; harmless when it has ended."""
+    def kill_and_wait(self) -> None:
+        """Kill the process and wait, without an event loop. No-op if it has ended."""
         if self.ended.done():
             return
         if not self._loop.is_closed():
             self._loop.remove_reader(self._control_socket)
-        self._control_socket.close()  # which its keeper takes as the order to kill
+        self._control_socket.close()  # the guardian kills the group when the socket closes
         with suppress(subprocess.TimeoutExpired):
-            self._keeper.wait(_STUCK)
+            self._guardian.wait(_KILL_TIMEOUT_S)
 
-    def _send(self, word: bytes) -> None:
-        with suppress(OSError):  # it has ended, or was dropped
-            self._control_socket.send(word)
+    def _send(self, command: bytes) -> None:
+        with suppress(OSError):  # the process has ended
+            self._control_socket.send(command)
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
-            heard = self._control_socket.recv(65536)
+            received = self._control_socket.recv(65536)
         except BlockingIOError:
             return
         except OSError:
-            heard = b""
-        self._heard += heard
-        if not heard:
+            received = b""
+        self._received += received
+        if not received:
             self._loop.remove_reader(self._control_socket)
             self._control_socket.close()
             self._reap()
 
     def _reap(self) -> None:
-        if self._keeper.poll() is None:
-            self._loop.call_later(_REAPED, self._reap)
+        if self._guardian.poll() is None:
+            self._loop.call_later(_REAP_INTERVAL_S, self._reap)
         elif not self.ended.done():
-            self.ended.set_result(self._told())
+            self.ended.set_result(self._process_exit())
 
-    def _told(self) -> ProcessExit:
-        words: dict[str, Any] = {}
-        for line in self._heard.splitlines():
-            with suppress(ValueError):  # cut short: the keeper was killed while it wrote
-                words |= json.loads(line)
-        if words.keys() & {"status", "error"}:
-            return ProcessExit(words.get("status"), words.get("tail", ""), words.get("error"))
-        if "pid" in words:
+    def _process_exit(self) -> ProcessExit:
+        report: dict[str, Any] = {}
+        for line in self._received.splitlines():
+            with suppress(ValueError):  # truncated: the guardian was killed while it wrote
+                report |= json.loads(line)
+        if report.keys() & {"status", "error"}:
+            return ProcessExit(report.get("status"), report.get("tail", ""), report.get("error"))
+        if "pid" in report:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(words["pid"], signal.SIGKILL)
+                os.killpg(report["pid"], signal.SIGKILL)
         return ProcessExit()
 
 
-async def kill_all(leashes: Collection[GuardedProcess]) -> None:
-    """Kill them and see them gone; one that not even the kernel can end is not waited for long."""
-    for leash in leashes:
-        leash.kill()
-    if leashes:
-        await asyncio.wait([leash.ended for leash in leashes], timeout=_STUCK)
+async def kill_all(processes: Collection[GuardedProcess]) -> None:
+    """Kill processes and wait for their end, for _KILL_TIMEOUT_S at most."""
+    for process in processes:
+        process.kill()
+    if processes:
+        await asyncio.wait([process.ended for process in processes], timeout=_KILL_TIMEOUT_S)
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL (9)`."""
+    """Return the name of a signal, such as `SIGKILL (9)`."""
     try:
         return f"{signal.Signals(number).name} ({number})"
     except ValueError:

@@ -1,4 +1,4 @@
-"""Handlers in processes of their own, which can die or be killed without harm to the worker."""
+"""The process executor: runs handlers in a pool of handler processes."""
 
 import asyncio
 import json
@@ -9,11 +9,16 @@ from typing import Any, Final
 
 from outlast.jobs.executor_choice import STOPS
 from outlast.worker.executors.guarded_process import GuardedProcess, ProcessExit, kill_all
-from outlast.worker.executors.process_protocol import LONGEST, encode, order, told_outcome
+from outlast.worker.executors.process_protocol import (
+    MAX_MESSAGE_BYTES,
+    decode_outcome,
+    encode,
+    encode_task,
+)
 from outlast.worker.run_outcome import ActiveRun, EncodedResult, ProcessDied, RemoteError
 
-IDLE: Final = 60.0
-"""How long a process without work is kept, in seconds."""
+IDLE_TIMEOUT_S: Final = 60.0
+"""Seconds for which an idle handler process is kept."""
 
 _BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -22,138 +27,142 @@ _BOOT: Final = (
 
 
 class ProcessExecutor:
-    """Gives each process one job at a time, and keeps it for the next; kills one that must stop."""
+    """Runs one job at a time in each handler process and reuses it; kills it to stop a job."""
 
     stops: Final = STOPS["process"]
 
-    def __init__(self, addresses: Mapping[str, str], *, idle: float = IDLE) -> None:
+    def __init__(self, addresses: Mapping[str, str], *, idle: float = IDLE_TIMEOUT_S) -> None:
         self._addresses = addresses
-        self._keep_for = idle
+        self._idle_timeout = idle
         self._idle: dict[HandlerProcess, asyncio.TimerHandle] = {}
         self._all: set[HandlerProcess] = set()
 
-    async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:  # noqa: ARG002 - the process reads them itself
-        process = self._free() or self._start()
-        active.stop = process.leash.end
+    async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:  # noqa: ARG002 - the process decodes them itself
+        """Run the handler in a handler process."""
+        process = self._take_idle() or self._start()
+        active.stop = process.guarded.terminate
         try:
             return await process.run(active, self._addresses[active.kind.name])
         finally:
-            self._take_back(process, active)
+            self._return(process, active)
 
     async def close(self) -> None:
-        await kill_all([process.leash for process in self._all])
+        """Kill all handler processes and wait for their end."""
+        await kill_all([process.guarded for process in self._all])
 
-    def drop(self) -> None:
+    def close_now(self) -> None:
+        """Kill all handler processes without an event loop."""
         for process in tuple(self._all):
-            process.drop()
+            process.kill_and_wait()
 
-    def _free(self) -> "HandlerProcess | None":
+    def _take_idle(self) -> "HandlerProcess | None":
         while self._idle:
-            process, timer = self._idle.popitem()  # the last used: those before it grow old
+            process, timer = self._idle.popitem()  # the last used, so that the others time out
             timer.cancel()
-            if not process.leash.ended.done():
+            if not process.guarded.ended.done():
                 return process
         return None
 
     def _start(self) -> "HandlerProcess":
         process = HandlerProcess()
         self._all.add(process)
-        process.leash.ended.add_done_callback(lambda _: self._all.discard(process))
+        process.guarded.ended.add_done_callback(lambda _: self._all.discard(process))
         return process
 
-    def _take_back(self, process: "HandlerProcess", active: ActiveRun) -> None:
+    def _return(self, process: "HandlerProcess", active: ActiveRun) -> None:
         if not process.has_answered or active.interrupted is not None:
-            process.leash.kill()
+            process.guarded.kill()
             return
         loop = asyncio.get_running_loop()
-        self._idle[process] = loop.call_later(self._keep_for, self._retire, process)
+        self._idle[process] = loop.call_later(self._idle_timeout, self._retire, process)
 
     def _retire(self, process: "HandlerProcess") -> None:
         if self._idle.pop(process, None) is not None:
-            process.leash.end()
+            process.guarded.terminate()
 
 
 class HandlerProcess:
-    """The worker's end of one such process."""
+    """The worker's side of one handler process."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._line, theirs = socket.socketpair()
+        self._socket, theirs = socket.socketpair()
         argv = [sys.executable, "-c", _BOOT, str(theirs.fileno()), json.dumps(sys.path)]
         try:
-            self.leash = GuardedProcess(argv, pass_fds=[theirs.fileno()])
+            self.guarded = GuardedProcess(argv, pass_fds=[theirs.fileno()])
         except BaseException:
-            self._line.close()
+            self._socket.close()
             raise
         finally:
             theirs.close()
-        self._heard = b""
+        self._partial_line = b""
         self._active: ActiveRun | None = None
         self._answer: asyncio.Future[object] = self._loop.create_future()
-        self._line.setblocking(False)
-        self._loop.add_reader(self._line, self._readable)
-        self.leash.ended.add_done_callback(self._gone)
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket, self._on_readable)
+        self.guarded.ended.add_done_callback(self._on_ended)
 
     async def run(self, active: ActiveRun, address: str) -> object:
-        """What the handler returned, told by its process; Died if that ended instead."""
+        """Return the handler's value or raise its error; ProcessDied if the process ended."""
         self._active = active
         self._answer = self._loop.create_future()
-        sending = self._loop.create_task(self._send(encode(order(active.claim, address))))
+        task = encode(encode_task(active.claim, address))
+        sending = self._loop.create_task(self._send(task))
         try:
-            ends: list[asyncio.Future[Any]] = [self._answer, self.leash.ended]
+            ends: list[asyncio.Future[Any]] = [self._answer, self.guarded.ended]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sending.cancel()
             self._active = None
         if self._answer.done():
             return self._answer.result()
-        raise self._died(active, self.leash.ended.result())
+        raise self._died(active, self.guarded.ended.result())
 
     @property
     def has_answered(self) -> bool:
-        """Whether it is done with what it was given."""
+        """Whether the process has answered its last task."""
         return self._answer.done()
 
     async def _send(self, message: bytes) -> None:
         try:
-            await self._loop.sock_sendall(self._line, message)
+            await self._loop.sock_sendall(self._socket, message)
         except OSError:
-            self.leash.kill()  # it no longer listens
+            self.guarded.kill()  # the process no longer reads
 
     def _died(self, active: ActiveRun, end: ProcessExit) -> ProcessDied:
         active.exit_code = end.status
         why = f"could not be started: {end.error}" if end.error else str(end)
         return ProcessDied(f"the handler's process {why} before the handler returned")
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         self._read()
 
     def _read(self) -> bool:
-        """Take what has come; whether there may be more."""
+        """Handle received messages. Returns False if there are none left to read."""
         try:
-            heard = self._line.recv(1 << 18)
+            received = self._socket.recv(1 << 18)
         except BlockingIOError:
             return False
         except OSError:
-            heard = b""
-        if not heard:
-            self._loop.remove_reader(self._line)
-            self.leash.kill()  # it closed its end, so it can answer no more
+            received = b""
+        if not received:
+            self._loop.remove_reader(self._socket)
+            self.guarded.kill()  # it closed its end, so it cannot answer
             return False
-        *lines, self._heard = (self._heard + heard).split(b"\n")
+        *lines, self._partial_line = (self._partial_line + received).split(b"\n")
         for line in lines:
-            self._take(line)
-        if len(self._heard) > LONGEST:
-            self.leash.kill()
+            self._handle_line(line)
+        if len(self._partial_line) > MAX_MESSAGE_BYTES:
+            self.guarded.kill()
         return True
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         try:
-            self._take_message(json.loads(line))
+            self._handle_message(json.loads(line))
         except (ValueError, KeyError, TypeError):
-            self.leash.kill()  # what it says makes no sense: a handler wrote on our line
+            self.guarded.kill()  # a malformed message: the handler wrote to the socket
 
-    def _take_message(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         active = self._active
         if active is None or self._answer.done():
             return
@@ -164,25 +173,25 @@ class HandlerProcess:
         elif "rows" in message:
             active.run.rows(message["rows"])
         elif "outcome" in message:
-            self._answer.set_result(told_outcome(message))
+            self._answer.set_result(decode_outcome(message))
         elif "error" in message:
             error = RemoteError(str(message["error"]), permanent=bool(message["permanent"]))
             self._answer.set_exception(error)
         else:
             self._answer.set_result(EncodedResult(message["result"]))
 
-    def drop(self) -> None:
-        """Kill it, for when no event loop can wait for its end."""
-        self.leash.drop()
-        self._let_go()
+    def kill_and_wait(self) -> None:
+        """Kill the process and wait, without an event loop."""
+        self.guarded.kill_and_wait()
+        self._close_socket()
 
-    def _gone(self, _: object) -> None:
-        while self._read():  # what it said last is still on the line
+    def _on_ended(self, _: object) -> None:
+        while self._read():  # its last messages are still in the socket
             pass
-        self._let_go()
+        self._close_socket()
 
-    def _let_go(self) -> None:
-        if self._line.fileno() >= 0 and not self._loop.is_closed():
-            self._loop.remove_reader(self._line)
-            self._loop.remove_writer(self._line)
-        self._line.close()
+    def _close_socket(self) -> None:
+        if self._socket.fileno() >= 0 and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._socket.close()

@@ -1,9 +1,10 @@
-"""Keeps one process: starts it, ends it when told, and never lets it outlive its holder.
+"""The process guardian: starts one process and kills its group when the worker dies.
 
-    python -I -S keeper.py '{"line": 5, "pass": [], "log": null, "limit": 0, "patience": 2}' ARGV…
+    python -I -S process_guardian.py SPEC ARGV…
 
-A program of its own that runs no user code, so it can always act: when the line to the holder
-breaks, whatever broke it, the whole process group is killed. It imports the standard library only.
+SPEC is a JSON object with `control_fd`, `pass_fds`, `log`, `limit` and `terminate_timeout`. The
+guardian runs no user code, so it can always react: when the control socket closes, for whatever
+reason, it kills the whole process group. It imports the standard library only.
 """
 
 import json
@@ -18,136 +19,141 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-TAIL = 8 * 1024
-CHUNK = 64 * 1024
-LAST_OUTPUT = 1.0
-"""How long to wait for output after the end; one that fled to another session may hold the pipe."""
+TAIL_BYTES = 8 * 1024
+CHUNK_BYTES = 64 * 1024
+OUTPUT_TIMEOUT_S = 1.0
+"""Seconds to wait for output after the end: a process in another session may hold the pipe."""
 
 
 class ProcessGuardian:
-    """One process, and the line to whoever wants it."""
+    """One process and the control socket to its worker."""
 
-    def __init__(self, line: socket.socket, argv: Sequence[str], spec: dict[str, Any]) -> None:
-        self._line = line
+    def __init__(self, control: socket.socket, argv: Sequence[str], spec: dict[str, Any]) -> None:
+        self._control = control
         self._argv = argv
-        self._passed: list[int] = spec["pass"]
-        self._patience: float = spec["patience"]
-        self._output = Output(spec["log"], spec["limit"]) if spec["log"] else None
+        self._pass_fds: list[int] = spec["pass_fds"]
+        self._terminate_timeout: float = spec["terminate_timeout"]
+        self._output = ProcessOutput(spec["log"], spec["limit"]) if spec["log"] else None
         self._lock = threading.Lock()
-        self._is_over = False
+        self._has_ended = False
 
     def guard(self) -> None:
+        """Start the process, obey the worker, and kill the group when the worker is gone."""
         try:
             self._process = self._start()
         except OSError as error:
-            self._say(error=f"{type(error).__name__}: {error}")
+            self._send(error=f"{type(error).__name__}: {error}")
             return
-        self._say(pid=self._process.pid)
-        threading.Thread(target=self._see_it_end, daemon=True).start()
-        self._listen()
+        self._send(pid=self._process.pid)
+        threading.Thread(target=self._wait_for_end, daemon=True).start()
+        self._serve()
         self._signal(signal.SIGKILL)
         os._exit(1)
 
     def _start(self) -> "subprocess.Popen[bytes]":
         if self._output is not None:
             self._output.open()
-        process = subprocess.Popen(  # noqa: S603 - running what it is told is its purpose
+        process = subprocess.Popen(  # noqa: S603 - running the given command is its purpose
             self._argv,
-            pass_fds=self._passed,
+            pass_fds=self._pass_fds,
             stdin=subprocess.DEVNULL,
             stdout=None if self._output is None else subprocess.PIPE,
             stderr=None if self._output is None else subprocess.STDOUT,
             start_new_session=True,
         )
-        for passed in self._passed:
-            os.close(passed)
+        for fd in self._pass_fds:
+            os.close(fd)
         return process
 
-    def _listen(self) -> None:
-        """Until the holder is gone."""
-        while word := self._heard():
-            if word == b"T":
+    def _serve(self) -> None:
+        """Execute commands until the worker closes the socket or dies."""
+        while command := self._receive():
+            if command == b"T":
                 self._signal(signal.SIGTERM)
-                later = threading.Timer(self._patience, self._signal, [signal.SIGKILL])
-                later.daemon = True
-                later.start()
+                timer = threading.Timer(self._terminate_timeout, self._signal, [signal.SIGKILL])
+                timer.daemon = True
+                timer.start()
             else:
                 self._signal(signal.SIGKILL)
 
-    def _heard(self) -> bytes:
+    def _receive(self) -> bytes:
         try:
-            return self._line.recv(1)
+            return self._control.recv(1)
         except OSError:
             return b""
 
-    def _see_it_end(self) -> None:
-        copying = None
+    def _wait_for_end(self) -> None:
+        copier = None
         if self._output is not None:
-            copying = threading.Thread(target=self._output.copy, args=[self._process.stdout])
-            copying.daemon = True
-            copying.start()
-        if hasattr(os, "waitid"):  # it ends, but its number stays taken until its group is dead
+            copier = threading.Thread(target=self._output.copy, args=[self._process.stdout])
+            copier.daemon = True
+            copier.start()
+        if hasattr(os, "waitid"):  # WNOWAIT keeps the pid reserved until the group is dead
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         self._signal(signal.SIGKILL)
         with self._lock:
-            self._is_over = True
+            self._has_ended = True
         status = self._process.wait()
-        if copying is not None:
-            copying.join(LAST_OUTPUT)
-        self._say(status=status, tail="" if self._output is None else self._output.tail())
+        if copier is not None:
+            copier.join(OUTPUT_TIMEOUT_S)
+        self._send(status=status, tail="" if self._output is None else self._output.tail())
         os._exit(0)
 
     def _signal(self, number: int) -> None:
         with self._lock, suppress(ProcessLookupError, PermissionError):
-            if not self._is_over:
+            if not self._has_ended:
                 os.killpg(self._process.pid, number)
 
-    def _say(self, **words: Any) -> None:
+    def _send(self, **report: Any) -> None:
         with suppress(OSError):
-            self._line.sendall(json.dumps(words).encode() + b"\n")
+            self._control.sendall(json.dumps(report).encode() + b"\n")
 
 
-class Output:
-    """What the process prints, in a file of bounded size, and the last of it at hand."""
+class ProcessOutput:
+    """The output of the process, in a file of bounded size, with its tail in memory."""
 
     def __init__(self, path: str, limit: int) -> None:
         self._path = Path(path)
-        self._room = limit
+        self._remaining = limit
         self._limit = limit
-        self._is_cut = False
-        self._last = b""
+        self._is_truncated = False
+        self._tail = b""
 
     def open(self) -> None:
+        """Create the file."""
         self._file = self._path.open("wb", buffering=0)
 
     def copy(self, source: Any) -> None:
-        """To its end, also when nothing more is kept: a full pipe would block the process."""
-        while chunk := os.read(source.fileno(), CHUNK):
-            self._last = (self._last + chunk)[-TAIL:]
-            with suppress(OSError):  # the disk is full: the process is not to blame
-                self._keep(chunk)
+        """Read the pipe to its end, also beyond the limit: a full pipe would block the process."""
+        while chunk := os.read(source.fileno(), CHUNK_BYTES):
+            self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+            with suppress(OSError):  # a full disk must not fail the process
+                self._write(chunk)
 
     def tail(self) -> str:
-        return self._last.decode("utf-8", "replace")
+        """Return the last output."""
+        return self._tail.decode("utf-8", "replace")
 
-    def _keep(self, chunk: bytes) -> None:
-        if self._is_cut:
+    def _write(self, chunk: bytes) -> None:
+        if self._is_truncated:
             return
-        kept = chunk[: self._room]
-        self._room -= len(kept)
-        self._is_cut = len(kept) < len(chunk)
+        kept = chunk[: self._remaining]
+        self._remaining -= len(kept)
+        self._is_truncated = len(kept) < len(chunk)
         self._file.write(kept)
-        if self._is_cut:
+        if self._is_truncated:
             self._file.write(f"\n[outlast: only {self._limit:,} bytes are kept]\n".encode())
 
 
 def main() -> None:
+    """Guard the process that the command line names."""
     spec = json.loads(sys.argv[1])
-    line = socket.socket(fileno=spec["line"])
-    line.set_inheritable(False)
+    control = socket.socket(fileno=spec["control_fd"])
+    control.set_inheritable(False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)  # ignoring them would be inherited by the process
-    ProcessGuardian(line, sys.argv[2:], spec).guard()
+        # A handler, since the process would inherit SIG_IGN.
+        signal.signal(number, lambda *_: None)
+    ProcessGuardian(control, sys.argv[2:], spec).guard()
 
 
 if __name__ == "__main__":

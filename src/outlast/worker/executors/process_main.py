@@ -1,4 +1,4 @@
-"""The inside of a handler's process: takes an order, calls the handler, and says what happened."""
+"""Main of a handler process: receives tasks, calls the handler and sends its outcome."""
 
 import asyncio
 import importlib
@@ -21,74 +21,82 @@ from outlast.core.classify import ErrorClass
 from outlast.core.limits import truncate
 from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
-from outlast.errors import UnknownType
+from outlast.errors import TypeNotFound
 from outlast.jobs.registry import JobType, Registry
-from outlast.run_context import Run
-from outlast.worker.executors.process_protocol import encode, encode_task, outcome
+from outlast.run_context import WorkerRun
+from outlast.worker.executors.process_protocol import decode_task, encode, encode_outcome
 
-BETWEEN_REPORTS: Final = 0.1
-ASKED_TO_END: Final = 128 + signal.SIGTERM
+PROGRESS_INTERVAL_S: Final = 0.1
+"""Seconds between two progress messages; progress in between is coalesced."""
+
+TERMINATED_EXIT_STATUS: Final = 128 + signal.SIGTERM
 
 
-def main(line: int) -> None:
-    """Serve the worker at the other end of `line` until one of the two is gone."""
+def main(fd: int) -> None:
+    """Serve the worker on the socket `fd` until one of the two processes ends."""
     sys.argv[1:] = []
     signal.signal(signal.SIGTERM, _terminate)
-    HandlerServer(socket.socket(fileno=line)).serve()
+    HandlerServer(socket.socket(fileno=fd)).serve()
 
 
 class Terminated(SystemExit):
-    """Raised in the handler when its process is asked to end, so that it can clean up."""
+    """Raised in the handler on SIGTERM, so that it can clean up."""
 
 
 class HandlerServer:
-    """One order at a time: the handler has the main thread, the line a thread of its own."""
+    """Runs one task at a time in the main thread, and reads the socket in another."""
 
-    def __init__(self, line: socket.socket) -> None:
-        line.set_inheritable(False)  # or a program the handler starts could keep it open
-        self._line = line
-        self._speaking = threading.Lock()
-        self._orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._news: queue.SimpleQueue[Run] = queue.SimpleQueue()
+    def __init__(self, connection: socket.socket) -> None:
+        connection.set_inheritable(False)  # a program the handler starts must not keep it open
+        self._socket = connection
+        self._send_lock = threading.Lock()
+        self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._progress: queue.SimpleQueue[WorkerRun] = queue.SimpleQueue()
 
     def serve(self) -> None:
-        for target in (self._listen, self._report):
+        """WorkerRun tasks until the worker is gone or the process is asked to end."""
+        for target in (self._receive_tasks, self._report):
             threading.Thread(target=target, daemon=True).start()
         try:
             while True:
-                answer = self._perform(*encode_task(self._orders.get()))
+                answer = self._perform(*decode_task(self._tasks.get()))
                 _flush()
                 self.send(answer)
         except Terminated:
             _flush()
-            os._exit(ASKED_TO_END)  # whatever threads the handler left behind
-        except OSError:  # the line is gone: a handler closed it, or the worker did
+            os._exit(TERMINATED_EXIT_STATUS)  # skip the threads that the handler left behind
+        except OSError:  # the handler or the worker closed the socket
             os._exit(1)
 
     def send(self, message: dict[str, Any]) -> None:
-        with self._speaking:
-            self._line.sendall(encode(message))
+        """Send one message. Thread-safe."""
+        with self._send_lock:
+            self._socket.sendall(encode(message))
 
-    def say_progress(self, run: Run) -> None:
-        """What is new of it, if nobody has said it; whoever takes it says it before anybody else
-        speaks, for what comes after the answer is not heard."""
-        with self._speaking:
+    def send_progress(self, run: WorkerRun) -> None:
+        """Send the new progress of a run, if any.
+
+        Taking and sending are one step under the lock, since the worker ignores messages after the
+        answer.
+        """
+        with self._send_lock:
             if run.has_news:
-                self._line.sendall(encode({"progress": run.take_progress()}))
+                self._socket.sendall(encode({"progress": run.take_progress()}))
 
-    def tell(self, run: Run) -> None:
-        self._news.put(run)
+    def queue_progress(self, run: WorkerRun) -> None:
+        """Let the reporting thread send the progress of a run."""
+        self._progress.put(run)
 
-    def _listen(self) -> None:
-        with suppress(OSError, ValueError), self._line.makefile("rb") as orders:
-            for order in orders:
-                self._orders.put(json.loads(order))
-        _end_with_the_worker()
+    def _receive_tasks(self) -> None:
+        with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
+            for line in lines:
+                self._tasks.put(json.loads(line))
+        _exit_with_worker()
 
     def _report(self) -> None:
         while True:
-            self.say_progress(self._news.get())
-            time.sleep(BETWEEN_REPORTS)  # what comes meanwhile goes out together
+            self.send_progress(self._progress.get())
+            time.sleep(PROGRESS_INTERVAL_S)  # coalesce the progress in between
 
     def _perform(self, claim: Claim, address: str) -> dict[str, Any]:
         kind = None
@@ -100,39 +108,43 @@ class HandlerServer:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             answer = _failure(kind, error)
-        self.say_progress(run)
+        self.send_progress(run)
         return answer
 
 
-class RemoteRun(Run):
-    """A run whose worker is at the other end of the line. It has no transaction."""
+class RemoteRun(WorkerRun):
+    """A run in a handler process. It has no transaction."""
 
-    __slots__ = ("_inside",)
+    __slots__ = ("_server",)
 
-    def __init__(self, claim: Claim, inside: HandlerServer) -> None:
-        super().__init__(claim, tell=inside.tell)
-        self._inside = inside
+    def __init__(self, claim: Claim, server: HandlerServer) -> None:
+        super().__init__(claim, notify=server.queue_progress)
+        self._server = server
 
     def attach(self, *paths: str | PathLike[str]) -> None:
+        """Record artifacts and send them at once, since the process may be killed."""
         before = len(self.artifacts)
         super().attach(*paths)
-        self._inside.send({"attach": self.artifacts[before:]})  # at once: it may be killed
+        self._server.send({"attach": self.artifacts[before:]})
 
     def rows(self, number: int) -> None:
+        """Record and send the number of processed rows."""
         super().rows(number)
-        self._inside.send({"rows": number})
+        self._server.send({"rows": number})
 
 
 def _registry(address: str) -> Registry:
-    """Of the app at that address, which the worker's own code gave; importing fills it."""
+    """Import the app at an address, which comes from the worker and never from the store."""
     module, _, name = address.partition(":")
     registry = getattr(getattr(importlib.import_module(module), name, None), "registry", None)
     if not isinstance(registry, Registry):
-        raise UnknownType(f"{address} is no app; give the worker the address of the Outlast app")
+        raise TypeNotFound(
+            f"{address} is not an Outlast app; give the worker the address of the app"
+        )
     return registry
 
 
-def _call(kind: JobType[..., Any], run: Run, params: dict[str, Any]) -> object:
+def _call(kind: JobType[..., Any], run: WorkerRun, params: dict[str, Any]) -> object:
     handler = partial(kind.function, run) if kind.takes_run else kind.function
     value = handler(**params)
     return asyncio.run(value) if asyncio.iscoroutine(value) else value
@@ -140,22 +152,24 @@ def _call(kind: JobType[..., Any], run: Run, params: dict[str, Any]) -> object:
 
 def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
     return (
-        outcome(value) if isinstance(value, HandlerOutcome) else {"result": kind.dump_result(value)}
+        encode_outcome(value)
+        if isinstance(value, HandlerOutcome)
+        else {"result": kind.dump_result(value)}
     )
 
 
 def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, Any]:
-    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.verdict(error)
+    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.classify(error)
     text = truncate("".join(traceback.format_exception(error)))
     return {"error": text, "permanent": verdict is ErrorClass.PERMANENT}
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated(ASKED_TO_END)
+    raise Terminated(TERMINATED_EXIT_STATUS)
 
 
-def _end_with_the_worker() -> None:
-    """The worker is gone, or its keeper: nobody wants this run's result any more."""
+def _exit_with_worker() -> None:
+    """Kill this process group: the worker or the guardian is gone, so the result is void."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

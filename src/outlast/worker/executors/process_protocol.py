@@ -1,4 +1,4 @@
-"""What a worker and a handler's process say to each other: one line of JSON each."""
+"""The protocol between a worker and a handler process: one JSON message per line."""
 
 import json
 from dataclasses import asdict
@@ -9,25 +9,26 @@ from outlast.core.delivery import Delivery
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 from outlast.core.run import Claim
 
-LONGEST: Final = 4 * 1024 * 1024
-"""More than any message can need, in bytes: who sends more is broken."""
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Largest message in bytes; a process that sends more is killed."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _OUTCOMES: Final = {kind.__name__: kind for kind in (Snooze, RetryAfter, Skip, Cancel)}
 
 
 def encode(message: dict[str, Any]) -> bytes:
+    """Return a message as one line of JSON."""
     return json.dumps(message).encode() + b"\n"
 
 
-def order(claim: Claim, address: str) -> dict[str, Any]:
-    """What to run."""
+def encode_task(claim: Claim, address: str) -> dict[str, Any]:
+    """Return the message that asks a handler process to run a claim."""
     slot_at = None if claim.slot_at is None else claim.slot_at.isoformat()
     return {"app": address, "claim": {**asdict(claim), "slot_at": slot_at}}
 
 
-def encode_task(message: dict[str, Any]) -> tuple[Claim, str]:
-    """What is to be run, and where its app is."""
+def decode_task(message: dict[str, Any]) -> tuple[Claim, str]:
+    """Return the claim and the app address of a task message."""
     fields = message["claim"]
     slot = fields["slot_at"]
     slot_at = None if slot is None else datetime.fromisoformat(slot)
@@ -35,16 +36,19 @@ def encode_task(message: dict[str, Any]) -> tuple[Claim, str]:
     return Claim(**{**fields, "delivery": delivery, "slot_at": slot_at}), message["app"]
 
 
-def outcome(value: HandlerOutcome) -> dict[str, Any]:
-    """One of the values that are no results; TypeError for one that cannot be told."""
+def encode_outcome(value: HandlerOutcome) -> dict[str, Any]:
+    """Return the message of a handler outcome. Raises TypeError for an unknown outcome."""
     name = type(value).__name__
     if _OUTCOMES.get(name) is not type(value):
-        raise TypeError(f"a handler in a process of its own returned {name}, which it cannot")
+        raise TypeError(
+            f"a handler process returned {name}; use Snooze, RetryAfter, Skip or Cancel"
+        )
     delay = value.delay // _MICROSECOND if isinstance(value, Snooze | RetryAfter) else None
     return {"outcome": name, "delay": delay, "reason": getattr(value, "reason", None)}
 
 
-def told_outcome(message: dict[str, Any]) -> HandlerOutcome:
+def decode_outcome(message: dict[str, Any]) -> HandlerOutcome:
+    """Return the handler outcome of a message. Raises ValueError if it is unknown."""
     delay, reason = message["delay"], message["reason"]
     match message["outcome"]:
         case "Snooze":
@@ -56,4 +60,4 @@ def told_outcome(message: dict[str, Any]) -> HandlerOutcome:
         case "Cancel":
             return Cancel(reason)
         case other:
-            raise ValueError(f"no such outcome: {other!r:.80}")
+            raise ValueError(f"unknown outcome: {other!r:.80}")

@@ -1,12 +1,12 @@
-"""Every executor a worker has, by name."""
+"""The executors of a worker, by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.worker.executors.base import Executor
-from outlast.worker.executors.command import CommandExecutor, Moved
-from outlast.worker.executors.coroutine import AsyncExecutor, Stepping
+from outlast.worker.executors.command import CommandExecutor, ExecutorChanged
+from outlast.worker.executors.coroutine import AsyncExecutor, OnStep
 from outlast.worker.executors.process import ProcessExecutor
 from outlast.worker.executors.thread import ThreadExecutor
 
@@ -16,14 +16,14 @@ def make_executors(
     concurrency: int,
     logs: Path,
     addresses: Mapping[str, str],
-    stepping: Stepping | None,
-    moved: Moved = lambda _lease, _executor: None,
+    on_step: OnStep | None,
+    on_executor_changed: ExecutorChanged = lambda _lease, _executor: None,
 ) -> dict[ExecutorName, Executor]:
-    """None of them holds anything until it is first used."""
+    """Create all executors. None holds a resource before its first use."""
     threads = ThreadExecutor(concurrency)
     return {
-        "async": AsyncExecutor(stepping),
+        "async": AsyncExecutor(on_step),
         "thread": threads,
         "process": ProcessExecutor(addresses),
-        "command": CommandExecutor(threads, logs, moved),
+        "command": CommandExecutor(threads, logs, on_executor_changed),
     }

@@ -1,4 +1,4 @@
-"""Plain functions: each runs in a thread, which nobody can stop but itself."""
+"""The thread executor: runs plain functions, which cannot be stopped from outside."""
 
 import asyncio
 import contextvars
@@ -12,7 +12,7 @@ from outlast.worker.run_outcome import ActiveRun
 
 
 class ThreadExecutor:
-    """Only tells a handler to stop: it looks at `run.cancelled`, or reaches a checkpoint."""
+    """Requests a stop only: the handler checks `run.cancelled` or reaches a checkpoint."""
 
     stops: Final = STOPS["thread"]
 
@@ -20,10 +20,11 @@ class ThreadExecutor:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="outlast-handler")
 
     async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:
+        """Call the handler in a thread."""
         return await self.run(active.handler, params)
 
     async def run(self, function: Callable[..., Any], params: dict[str, Any]) -> Any:
-        """Call that function in a thread; its answer, or its error."""
+        """Call a function in a thread; return its value or raise its error."""
         job = partial(contextvars.copy_context().run, _outcome, function, params)
         value, error = await asyncio.get_running_loop().run_in_executor(self._threads, job)
         if error is not None:
@@ -31,14 +32,15 @@ class ThreadExecutor:
         return value
 
     async def close(self) -> None:
-        """A thread that does not end cannot be ended; its slot will let go of it."""
+        """Do nothing: a thread cannot be killed, and its slot abandons the run."""
 
-    def drop(self) -> None:
+    def close_now(self) -> None:
+        """Shut the thread pool down without waiting for running threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _outcome(handler: Callable[..., Any], params: dict[str, Any]) -> tuple[Any, Any]:
-    """Errors as values: a StopIteration could not travel through a future, and would hang it."""
+    """Return the error as a value, since a future cannot carry StopIteration."""
     try:
         return handler(**params), None
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure

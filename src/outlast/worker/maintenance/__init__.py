@@ -1,1 +1,1 @@
-"""Periodic maintenance and start-up recovery."""
+"""Maintenance of a store: recovery, expired leases, reservations, groups and history."""

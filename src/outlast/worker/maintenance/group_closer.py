@@ -1,4 +1,4 @@
-"""Bringing groups that close to their end, whoever closed them."""
+"""The group closer: ends the remaining members of closing groups."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,38 +8,44 @@ from typing import Final
 from outlast.core.ids import JobId
 from outlast.jobs.group_closing import AT_ONCE, GroupClosingStore, end_first, end_remaining_members
 
-FEW: Final = 10
-"""So many groups are looked at by whoever has just written a failure."""
+FIRST_BATCH_GROUPS: Final = 10
+"""Closing groups that a worker handles directly after it wrote a failure."""
 
-ABANDONED: Final = timedelta(minutes=10)
-"""After that long a group whose members are not all there is nobody's any more."""
+INCOMPLETE_GROUP_TIMEOUT: Final = timedelta(minutes=10)
+"""Age after which a group that was never completed is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsClosed:
     """What one step did."""
 
-    expired: int = 0  # groups that nobody completed, stopped
-    ended: int = 0  # members that were left over in a closing group
-    over: int = 0  # closing groups of which nothing is left
+    expired: int = 0  # groups that were never completed, now stopped
+    ended: int = 0  # remaining members of closing groups, now ended
+    closed: int = 0  # closing groups without remaining members, now closed
 
 
 class GroupCloser:
-    """Each step can be killed anywhere and taken by several workers at once."""
+    """Each step is idempotent: it may be killed at any point and run by several workers at once."""
 
     def __init__(self, store: GroupClosingStore, new_id: Callable[[], JobId]) -> None:
         self._store = store
         self._new_id = new_id
 
     async def close_first_batch(self) -> int:
-        """At once after a failure, so that who waits does not start; the rest is for a sweep."""
-        closing = await self._store.closing_groups(limit=FEW)
+        """End the first members of closing groups; return how many.
+
+        Called directly after a failure, so that waiting members do not start. `run_once` ends the
+        rest.
+        """
+        closing = await self._store.closing_groups(limit=FIRST_BATCH_GROUPS)
         return sum([await end_first(self._store, group, self._new_id) for group in closing])
 
     async def run_once(self) -> GroupsClosed:
-        """Stop what nobody completed, and end who is left over in every group that closes."""
-        expired = await self._store.expire_groups(older_than=ABANDONED, limit=AT_ONCE)
+        """Stop groups that were never completed and end the members of closing groups."""
+        expired = await self._store.expire_groups(
+            older_than=INCOMPLETE_GROUP_TIMEOUT, limit=AT_ONCE
+        )
         closing = await self._store.closing_groups(limit=AT_ONCE)
         ended = [await end_remaining_members(self._store, group, self._new_id) for group in closing]
-        over = await self._store.mark_groups_closed(limit=AT_ONCE) if closing else 0
-        return GroupsClosed(expired, sum(ended), over)
+        closed = await self._store.mark_groups_closed(limit=AT_ONCE) if closing else 0
+        return GroupsClosed(expired, sum(ended), closed)

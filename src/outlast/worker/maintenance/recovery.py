@@ -1,4 +1,4 @@
-"""Putting right, at a worker's start, what an earlier one left behind."""
+"""Start-up recovery: repairs what a crash has left, in a fixed order."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -21,59 +21,60 @@ from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
 
-AT_ONCE = 500
+MAX_BATCH = 500
+"""Jobs in one page or write at most."""
 
-Scope = Literal["instance", "all"]
-Unknown = Literal["fail", "threshold", "leave"]
+RecoveryScope = Literal["instance", "all"]
+UnknownOwnerPolicy = Literal["fail", "threshold", "leave"]
 
 
-class Recoverable(Jobs, Runs, RecoveryReads, Reservations, Locks, Protocol):
-    """What recovery needs of a store."""
+class RecoveryStore(Jobs, Runs, RecoveryReads, Reservations, Locks, Protocol):
+    """The pages of the store contract that recovery needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """What one recovery did, step by step, in the order it did it."""
+class RecoveryResult:
+    """Counts of one recovery, in the order of its steps."""
 
     lost: int = 0  # runs of earlier boots, closed as lost
     unknown: int = 0  # runs of unknown owners, closed as lost
-    finished: int = 0  # jobs ended, or put back, as their last run says
-    without_run: int = 0  # running jobs that had no run, and got a lost one
-    continued: int = 0  # failed jobs of a chain that got the successor they lacked
-    given_up: int = 0  # the same, their attempts used up
-    orphans: int = 0  # runs whose job is gone, removed
-    inspected: int = 0  # active reservations that were looked at: no repair
-    freed: int = 0  # reservations whose job was over, or handed back long ago, ended
-    expired: int = 0  # reservations whose caller was dead or silent, ended
-    promoted: int = 0  # jobs that fell due meanwhile: no repair
+    finished: int = 0  # detached jobs ended or requeued as their last run says
+    without_run: int = 0  # running jobs without a run, closed as lost
+    continued: int = 0  # failed chain jobs that got their missing successor
+    given_up: int = 0  # the same, without attempts left
+    orphans: int = 0  # orphan runs, removed
+    inspected: int = 0  # active reservations inspected; not a repair
+    freed: int = 0  # reservations ended: their job has ended or was released
+    expired: int = 0  # reservations ended: their caller was dead or silent
+    promoted: int = 0  # jobs that became due; not a repair
 
     @property
     def actions(self) -> int:
-        """How many repairs that makes; 0 after a clean stop."""
+        """Number of repairs; 0 after a clean stop."""
         counts: dict[str, int] = asdict(self)
         return sum(counts.values()) - self.promoted - self.inspected
 
 
 class Recovery:
-    """Repairs, in one fixed order, what a crash or a broken file has left.
+    """Repairs, in a fixed order, what a crash or a damaged file has left.
 
-    Whoever calls it holds the identity of `holder`, so that its earlier boots are proved dead.
-    Scope `instance` takes their runs; `all`, for a worker that is proved to be the only one of its
-    `queues`, takes everybody's in those. In scope `instance` the runs of owners that are not
-    `known`, or that nobody is known to own, follow `unknown`: `fail` loses them at once,
-    `threshold` when their lease is over by now, `leave` not here.
+    The caller holds the identity lock of `holder`, which proves that its earlier boots are dead.
+    Scope `instance` closes their runs. Scope `all` closes the runs of every worker in `queues`; the
+    caller has proved that it is the only worker of these queues. In scope `instance`, runs without
+    an owner or whose owner is not `known` follow `unknown`: `fail` closes them at once,
+    `threshold` only if their lease has expired, `leave` not at all.
 
-    Each repair is one fenced write: repeated, raced or killed half-way, it has one outcome.
+    Each repair is one fenced write: repeated, raced or killed midway, it has one outcome.
     """
 
     def __init__(
         self,
-        store: Recoverable,
+        store: RecoveryStore,
         holder: LeaseHolder,
         *,
-        scope: Scope,
+        scope: RecoveryScope,
         new_id: Callable[[], JobId],
-        unknown: Unknown = "threshold",
+        unknown: UnknownOwnerPolicy = "threshold",
         known: Callable[[str], bool] = lambda _: True,
         queues: Collection[str] | None = None,
     ) -> None:
@@ -85,20 +86,29 @@ class Recovery:
         self._known = known
         self._queues = queues
 
-    async def run_once(self) -> Recovered:
-        """Repair everything, tell what was done, and promote what fell due meanwhile."""
-        done = Recovered(lost=await self._own_lost_runs(), unknown=await self._unknown_owners())
-        adrift = [job async for job in _all(self._store.detached_jobs)]
-        ended = [(job, event) for job in adrift if (event := await self._last_run(job))]
+    async def run_once(self) -> RecoveryResult:
+        """Repair everything, log the counts and promote jobs that became due."""
+        done = RecoveryResult(
+            lost=await self._own_lost_runs(), unknown=await self._unknown_owners()
+        )
+        detached = [job async for job in _all(self._store.detached_jobs)]
+        ended = [(job, event) for job in detached if (event := await self._last_run(job))]
         runless = [
-            (job, DetachedJobFound(None, detail=_prior(job))) for job in adrift if not job.token
+            (job, DetachedJobFound(None, detail=_holder_text(job)))
+            for job in detached
+            if not job.token
         ]
         done = replace(done, finished=len(await self._settle(ended)))
         done = replace(done, without_run=len(await self._settle(runless)))
         done = await self._continue_chains(done)
         done = replace(done, orphans=await self._orphans())
-        held = await ReservationMonitor(self._store, self._new_id).run_once(tell_all=True)
-        done = replace(done, inspected=held.inspected, freed=held.freed, expired=held.expired)
+        reservations = await ReservationMonitor(self._store, self._new_id).run_once(log_all=True)
+        done = replace(
+            done,
+            inspected=reservations.inspected,
+            freed=reservations.freed,
+            expired=reservations.expired,
+        )
         done = replace(done, promoted=await self._promote())
         log.info(
             "recovery finished instance=%s boot=%s actions=%d %s",
@@ -111,21 +121,21 @@ class Recovery:
 
     async def _own_lost_runs(self) -> int:
         instance = self._holder.instance_id if self._scope == "instance" else None
-        left = [(job, _lost(job)) async for job in self._held(instance) if self._in_scope(job)]
-        return len(await self._settle(left))
+        lost = [(job, _lost(job)) async for job in self._running(instance) if self._in_scope(job)]
+        return len(await self._settle(lost))
 
     async def _unknown_owners(self) -> int:
         if self._scope == "all":
             return 0
-        jobs = [job async for job in self._held(None) if self._is_unknown(job)]
+        jobs = [job async for job in self._running(None) if self._is_unknown(job)]
         if self._unknown == "leave":
             for job in jobs:
-                log.warning("left to its unknown owner job=%s %s", job.id, _prior(job))
+                log.warning("left to its unknown owner job=%s %s", job.id, _holder_text(job))
             return 0
         reason = Loss.STARTUP_RECOVERY if self._unknown == "fail" else Loss.LEASE_EXPIRED
         return len(await self._settle([(job, _lost(job, reason)) for job in jobs]))
 
-    async def _continue_chains(self, done: Recovered) -> Recovered:
+    async def _continue_chains(self, done: RecoveryResult) -> RecoveryResult:
         event = SuccessorMissing(Loss.STARTUP_RECOVERY)
         ends = await self._settle(
             [(job, event) async for job in _all(self._store.missing_successors)]
@@ -135,7 +145,7 @@ class Recovery:
 
     async def _orphans(self) -> int:
         count = 0
-        while removed := await self._store.remove_orphans(limit=AT_ONCE):
+        while removed := await self._store.remove_orphans(limit=MAX_BATCH):
             count += len(removed)
             for event in removed:
                 log.warning("orphan run removed run=%s token=%d", event.run_id, event.token)
@@ -148,10 +158,10 @@ class Recovery:
         return count
 
     def _in_scope(self, job: Job) -> bool:
-        """Who is the only one to serve some queues is not for that the only worker there is."""
+        """Whether the job may be closed: scope `all` is limited to the queues of this worker."""
         return self._scope == "instance" or self._queues is None or job.queue in self._queues
 
-    def _held(self, instance_id: str | None) -> AsyncIterator[Job]:
+    def _running(self, instance_id: str | None) -> AsyncIterator[Job]:
         boot = self._holder.boot_id
 
         async def page(*, after: int, limit: int) -> list[Job]:
@@ -165,38 +175,38 @@ class Recovery:
         return job.holder is None or not self._known(job.holder)
 
     async def _last_run(self, job: Job) -> Event | None:
-        """How the run ended under whose token the job was found; None if there is no such run."""
+        """Return the event of the run that has the job's token; None if there is no such run."""
         for run in await self._store.runs(job.id):
             if run.token == job.token:
-                return DetachedJobFound(run.status, run.reason, _prior(job))
+                return DetachedJobFound(run.status, run.reason, _holder_text(job))
         return None
 
     async def _settle(self, found: Sequence[tuple[Job, Event]]) -> list[State]:
-        """Where those went that were settled; the others were no longer as they were found."""
-        went: list[State] = []
-        for start in range(0, len(found), AT_ONCE):
-            some = found[start : start + AT_ONCE]
+        """Apply the events; return the new states of the jobs that had not changed meanwhile."""
+        states: list[State] = []
+        for start in range(0, len(found), MAX_BATCH):
+            some = found[start : start + MAX_BATCH]
             changes = [decide(job, event, new_id=self._new_id) for job, event in some]
             applied = await self._store.apply(changes)
             for (job, _), change, ok in zip(some, changes, applied, strict=True):
                 if ok:
-                    _tell(job, change)
-                    went.append(change.move.to)
-        return went
+                    _log_recovered(job, change)
+                    states.append(change.move.to)
+        return states
 
 
 def _lost(job: Job, reason: Loss = Loss.STARTUP_RECOVERY) -> Event:
-    return Lost(reason, _prior(job))
+    return Lost(reason, _holder_text(job))
 
 
-def _tell(job: Job, change: Change) -> None:
+def _log_recovered(job: Job, change: Change) -> None:
     to = str(change.move.to)
-    facts = {"job": job.id, "token": job.token, "holder": job.holder, "boot": job.boot_id}
+    fields = {"job": job.id, "token": job.token, "holder": job.holder, "boot": job.boot_id}
     why = {"now": to, "reason": change.reason or to}
-    emit(log, logging.WARNING, "recovered", {**facts, **why})
+    emit(log, logging.WARNING, "recovered", {**fields, **why})
 
 
-def _prior(job: Job) -> str:
+def _holder_text(job: Job) -> str:
     return f"holder={job.holder} boot={job.boot_id}"
 
 
@@ -206,7 +216,7 @@ class _Page(Protocol):
 
 async def _all(page: _Page) -> AsyncIterator[Job]:
     after = 0
-    while jobs := await page(after=after, limit=AT_ONCE):
+    while jobs := await page(after=after, limit=MAX_BATCH):
         for job in jobs:
             yield job
         after = jobs[-1].seq

@@ -1,4 +1,4 @@
-"""Looking after reservations: a queue is never held for a caller that is gone."""
+"""The reservation monitor: ends reservations whose caller is dead or whose job is over."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -19,119 +19,120 @@ from outlast.store.contract.reservations import Reservations
 
 log = logging.getLogger("outlast.worker")
 
-AT_ONCE = 500
+MAX_BATCH = 500
+"""Reservations in one step at most."""
 
 
 class ReservationFinding(StrEnum):
-    """What was found of an active reservation."""
+    """The state of an active reservation."""
 
-    IN_USE = "in_use"  # its job runs: the lease of that run decides
-    OBEYED = "obeyed"  # its job waits and its time is not over: the queue stays held
-    JOB_OVER = "job_over"  # nothing is left that it could be for
-    HANDED_BACK = "handed_back"  # its job was taken and waits again, and nobody renews it
-    OWNER_DEAD = "owner_dead"  # its caller was seen dead before any worker took the job
-    CALLER_SILENT = "caller_silent"  # nobody renewed it in time
+    IN_USE = "in_use"  # its job runs; the lease of that run applies
+    OBEYED = "obeyed"  # its job waits and it has not expired; the queue stays reserved
+    JOB_OVER = "job_over"  # its job has ended or is gone
+    HANDED_BACK = "handed_back"  # its job was claimed, waits again, and the reservation has expired
+    OWNER_DEAD = "owner_dead"  # its caller died before a worker claimed the job
+    CALLER_SILENT = "caller_silent"  # its caller did not renew it in time
 
 
 REASONS = {
     ReservationFinding.OWNER_DEAD: Abandonment.OWNER_DEAD,
     ReservationFinding.CALLER_SILENT: Abandonment.CALLER_SILENT,
 }
-LEFT = frozenset({ReservationFinding.IN_USE, ReservationFinding.OBEYED})
+UNCHANGED = frozenset({ReservationFinding.IN_USE, ReservationFinding.OBEYED})
 FREED = frozenset({ReservationFinding.JOB_OVER, ReservationFinding.HANDED_BACK})
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class InspectionResult:
     """What one step found and did."""
 
     inspected: int = 0
-    freed: int = 0  # their job was handed back long ago, had ended or was gone
-    expired: int = 0  # their caller was dead or silent, and their job is cancelled
+    freed: int = 0  # their job was released, has ended or is gone
+    expired: int = 0  # their caller was dead or silent; their job is cancelled
 
 
 Found = tuple[Reservation, Job | None, ReservationFinding]
 
 
 class ReservationStore(Jobs, Reservations, Locks, Protocol):
-    """What this needs of a store."""
+    """The pages of the store contract that the monitor needs."""
 
 
 class ReservationMonitor:
-    """Each step is one atomic write per reservation: killed in the middle, the next goes on."""
+    """Inspects reservations. Each write is atomic per reservation; a killed step is continued."""
 
     def __init__(self, store: ReservationStore, new_id: Callable[[], JobId]) -> None:
         self._store = store
         self._new_id = new_id
 
-    async def run_once(self, *, tell_all: bool = False) -> Inspected:
-        """Look at every active one; `tell_all` also logs those that stay as they are."""
-        held = await self._store.reservations(active_only=True, limit=AT_ONCE)
+    async def run_once(self, *, log_all: bool = False) -> InspectionResult:
+        """Inspect active reservations; `log_all` also logs those that do not change."""
+        held = await self._store.reservations(active_only=True, limit=MAX_BATCH)
         if not held:
-            return Inspected()
-        late = await self._store.expired_reservations(limit=AT_ONCE)
-        lapsed, known = {each.id for each in late}, {each.id for each in held}
-        held += [each for each in late if each.id not in known]  # older than so many others
+            return InspectionResult()
+        overdue = await self._store.expired_reservations(limit=MAX_BATCH)
+        expired, known = {each.id for each in overdue}, {each.id for each in held}
+        held += [each for each in overdue if each.id not in known]  # beyond the first page
         jobs = await self._store.get([each.job_id for each in held])
         found = [
-            (each, job, await self._judge(each, job, lapsed))
+            (each, job, await self._judge(each, job, expired))
             for each, job in zip(held, jobs, strict=True)
         ]
         freed = await self._free(found)
-        for each, _, verdict in found:
-            # Its job may have ended between the two reads: then it was not held for nothing.
-            if each.id in freed if verdict in FREED else tell_all or verdict not in LEFT:
-                _tell(each, verdict)
-        return Inspected(len(held), len(freed), await self._expire(found))
+        for each, _, finding in found:
+            # A job that ended between the two reads released its reservation: no log line.
+            if each.id in freed if finding in FREED else log_all or finding not in UNCHANGED:
+                _log_finding(each, finding)
+        return InspectionResult(len(held), len(freed), await self._expire(found))
 
     async def _judge(
-        self, held: Reservation, job: Job | None, lapsed: set[ReservationId]
+        self, held: Reservation, job: Job | None, expired: set[ReservationId]
     ) -> ReservationFinding:
         if job is None or job.is_final:
             return ReservationFinding.JOB_OVER
         if job.state not in WAITING:
             return ReservationFinding.IN_USE
-        if job.token:  # it was taken and handed back: its caller has its answer
+        if job.token:  # claimed and released: its caller has its answer
             return (
-                ReservationFinding.HANDED_BACK if held.id in lapsed else ReservationFinding.OBEYED
+                ReservationFinding.HANDED_BACK if held.id in expired else ReservationFinding.OBEYED
             )
         if await self._is_dead(held.caller):
             return ReservationFinding.OWNER_DEAD
-        return ReservationFinding.CALLER_SILENT if held.id in lapsed else ReservationFinding.OBEYED
+        return ReservationFinding.CALLER_SILENT if held.id in expired else ReservationFinding.OBEYED
 
     async def _is_dead(self, caller: str) -> bool:
-        """Whoever can take a caller's lock has proved that nobody has it."""
+        """Whether the caller's lock can be acquired, which proves that its process is dead."""
         try:
-            hold = await self._store.acquire_lock(caller)
+            lock = await self._store.acquire_lock(caller)
         except OperatorError as error:
-            log.warning("cannot tell whether a caller lives caller=%s: %s", caller, error)
+            log.warning("cannot check whether a caller is alive caller=%s: %s", caller, error)
             return False
-        if hold is None:
+        if lock is None:
             return False
-        await hold.release()
+        await lock.release()
         return True
 
     async def _free(self, found: Sequence[Found]) -> set[ReservationId]:
-        if not any(verdict in FREED for *_, verdict in found):
+        if not any(finding in FREED for *_, finding in found):
             return set()
-        return {each.id for each in await self._store.release_stale_reservations(limit=AT_ONCE)}
+        return {each.id for each in await self._store.release_stale_reservations(limit=MAX_BATCH)}
 
     async def _expire(self, found: Sequence[Found]) -> int:
-        # A refusal means that a worker took the job, or that the caller was heard after all.
+        # The store refuses if a worker claimed the job or the caller renewed meanwhile.
         changes = [
-            decide(job, Abandoned(REASONS[verdict]), new_id=self._new_id)
-            for _, job, verdict in found
-            if job is not None and verdict in REASONS
+            decide(job, Abandoned(REASONS[finding]), new_id=self._new_id)
+            for _, job, finding in found
+            if job is not None and finding in REASONS
         ]
         return sum(await self._store.apply(changes)) if changes else 0
 
 
-def _tell(held: Reservation, verdict: ReservationFinding) -> None:
+def _log_finding(held: Reservation, finding: ReservationFinding) -> None:
     log.warning(
         "reservation inspected reservation_id=%s queue=%s job=%s verdict=%s expires_at=%s",
         held.id,
         held.queue,
         held.job_id,
-        verdict,
+        finding,
         held.expires_at.isoformat(),
     )

@@ -1,4 +1,4 @@
-"""Noticing that the store is being moved: what still runs when the grace is over is handed back."""
+"""The seal monitor: releases running jobs when the grace of a sealed store is over."""
 
 from collections.abc import Callable
 
@@ -7,26 +7,26 @@ from outlast.store.contract.transfer import TransferStage
 
 
 class SealMonitor:
-    """Looks while there is something in hand; who has nothing learns of a seal by its claims."""
+    """Checks the transfer status while jobs are claimed; an idle worker learns it by claiming."""
 
     def __init__(
-        self, store: Store, *, is_busy: Callable[[], bool], hand_back: Callable[[], None]
+        self, store: Store, *, is_busy: Callable[[], bool], release: Callable[[], None]
     ) -> None:
         self._store = store
         self._is_busy = is_busy
-        self._hand_back = hand_back
-        self._handed_back: str | None = None
+        self._release = release
+        self._released_for: str | None = None
 
     async def run_once(self) -> bool:
-        """Whether it had everything handed back: once in a move, when its grace is over."""
+        """Release everything once per transfer, after its grace; return whether it did."""
         if not self._is_busy():
             return False
-        footing = await self._store.transfer_status()
-        if footing.stage is not TransferStage.SEALED or footing.grace is None:
-            self._handed_back = None
+        status = await self._store.transfer_status()
+        if status.stage is not TransferStage.SEALED or status.grace is None:
+            self._released_for = None
             return False
-        if self._handed_back == footing.by or await self._store.now() < footing.grace:
+        if self._released_for == status.by or await self._store.now() < status.grace:
             return False
-        self._handed_back = footing.by
-        self._hand_back()
+        self._released_for = status.by
+        self._release()
         return True

@@ -1,1 +1,1 @@
-"""The worker as processes: a supervisor that runs no user code, and children that do."""
+"""The supervised worker: a supervisor process without user code, and its child processes."""

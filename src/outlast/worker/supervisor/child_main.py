@@ -1,4 +1,4 @@
-"""A child: takes and runs jobs, while its supervisor renews their leases and watches over it."""
+"""The main loop of a child process: runs jobs while its supervisor renews their leases."""
 
 import asyncio
 import logging
@@ -20,101 +20,106 @@ from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
 from outlast.store.contract.notifications import Topic
 from outlast.telemetry.events import TelemetryEvent, forward
-from outlast.worker.engine import Engine
+from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.control_channel import ControlChannel
 from outlast.worker.supervisor.identity import join_identity
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseWriter
 
 log = logging.getLogger("outlast.worker")
 
-BEATS_PER_SILENCE: Final = 4
-LONGEST_BEAT: Final = 1.0
-BAD_ENDS: Final = frozenset({State.FAILED, State.DEAD_LETTER})
-FOREVER: Final = timedelta(days=36_500)
-LONGEST_ORPHAN: Final = timedelta(seconds=2)
+HEARTBEATS_PER_SILENCE: Final = 4
+"""Heartbeats a child sends within `max_silence`."""
+
+MAX_HEARTBEAT_INTERVAL_S: Final = 1.0
+"""Seconds between two heartbeats at most."""
+
+FAILED_STATES: Final = frozenset({State.FAILED, State.DEAD_LETTER})
+UNLIMITED_GRACE: Final = timedelta(days=36_500)
+
+MAX_ORPHAN_TIMEOUT: Final = timedelta(seconds=2)
+"""Time for which a child outlives its supervisor at most."""
 
 
 class WorkerChild:
-    """Waits for the word to start, works until told to stop, or until its supervisor is gone."""
+    """Works from the supervisor's start message until its stop message or its death."""
 
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: WorkerEngine,
         settings: Settings,
         *,
-        held: SharedLeaseWriter,
-        line: ControlChannel,
-        ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        leases: SharedLeaseWriter,
+        channel: ControlChannel,
+        on_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """`ready` is begun when the store is open."""
-        self._ready = ready
+        """Create a child; `on_ready` is started as a task when the store is open."""
+        self._on_ready = on_ready
         self._store = store
         self._engine = engine
         self._settings = settings
-        self._held = held
-        self._line = line
-        self._deaf: Callable[[], None] | None = None
+        self._leases = leases
+        self._channel = channel
+        self._unsubscribe: Callable[[], None] | None = None
         self._grace: asyncio.Future[timedelta] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._at_work = asyncio.Event()
-        engine.on_settled = self._settled
+        self._has_started = asyncio.Event()
+        engine.on_settled = self._on_settled
 
     async def run(self) -> None:
-        """From the first word of the supervisor to the last run's end."""
-        self._go(self._listen())
-        self._go(self._beat())
+        """Handle the supervisor's messages until this child has stopped."""
+        self._create_task(self._receive())
+        self._create_task(self._send_heartbeats())
         grace = await self._grace
-        if self._deaf is not None:
+        if self._unsubscribe is not None:
             await self._engine.stop(grace)
-            self._deaf()
+            self._unsubscribe()
             self._engine.close()
-        self._line.send("stopped", settled=self._tally())
+        self._channel.send("stopped", settled=self._settled_counts())
         for task in tuple(self._tasks):
             task.cancel()
         await self._store.close()
-        self._line.close()
+        self._channel.close()
 
     def on_supervisor_lost(self) -> None:
-        """The supervisor is dead: its next start will run these jobs, so they stop here first."""
+        """Stop at once: the next start of the supervisor runs these jobs again."""
         self._stop(ZERO)
 
-    async def _listen(self) -> None:
-        async for message in self._line.messages():
+    async def _receive(self) -> None:
+        async for message in self._channel.messages():
             self._handle_message(message)
         self.on_supervisor_lost()
 
     def _handle_message(self, message: dict[str, Any]) -> None:
         match message:
             case {"is": "start", "instance_id": instance, "boot_id": boot}:
-                self._go(self._start(LeaseHolder(instance_id=instance, boot_id=boot)))
-            case {"is": "found", "job": job, "token": token, "held": held, "cancel": cancel}:
+                self._create_task(self._start(LeaseHolder(instance_id=instance, boot_id=boot)))
+            case {"is": "renewal", "job": job, "token": token, "held": held, "cancel": cancel}:
                 self._engine.on_renewal(Lease(JobId(job), token), Renewal(held, cancel))
-            case {"is": "told", "event": event, "facts": facts}:
-                forward(TelemetryEvent(event, facts))
+            case {"is": "event", "event": event, "fields": fields}:
+                forward(TelemetryEvent(event, fields))
             case {"is": "drain"}:
-                self._go(self._drain())
+                self._create_task(self._drain())
             case {"is": "stop", "grace": grace}:
-                self._stop(FOREVER if grace is None else timedelta(seconds=grace))
+                self._stop(UNLIMITED_GRACE if grace is None else timedelta(seconds=grace))
             case _:
-                log.warning("the supervisor said %s, which is not understood", message.get("is"))
+                log.warning("unknown message from the supervisor kind=%s", message.get("is"))
 
     async def _start(self, holder: LeaseHolder) -> None:
         await self._open(holder)
-        if self._ready is not None:
-            self._go(self._ready())
+        if self._on_ready is not None:
+            self._create_task(self._on_ready())
         self._engine.start(holder)
-        self._deaf = self._store.subscribe(self._engine.hint, topics=[Topic.WORK])
-        self._at_work.set()
-        self._line.send("started")
+        self._unsubscribe = self._store.subscribe(self._engine.notify, topics=[Topic.WORK])
+        self._has_started.set()
+        self._channel.send("started")
 
     async def _open(self, holder: LeaseHolder) -> None:
         while True:
             try:
                 await self._store.open()
-                await join_identity(
-                    self._store, holder
-                )  # until the store is closed, or this process dies
+                # The lock is held until the store is closed or this process dies.
+                await join_identity(self._store, holder)
             except OperatorError as error:
                 log.warning("cannot open the store, will try again: %s", error)
                 await asyncio.sleep(1)
@@ -122,54 +127,55 @@ class WorkerChild:
                 return
 
     async def _drain(self) -> None:
-        await self._at_work.wait()  # asked right after the word to start, which takes a while
+        await self._has_started.wait()  # the request may arrive while the store is being opened
         await self._engine.drained()
-        self._line.send("drained", settled=self._tally())
+        self._channel.send("drained", settled=self._settled_counts())
 
-    def _settled(self, state: State) -> None:
-        """A bad end is told at once: this process may not live to tell it with the rest."""
-        if state in BAD_ENDS:
-            self._line.send("settled", settled=self._tally())
+    def _on_settled(self, state: State) -> None:
+        """Report a failure at once: this process may die before its next report."""
+        if state in FAILED_STATES:
+            self._channel.send("settled", settled=self._settled_counts())
 
     def _stop(self, grace: timedelta) -> None:
         if not self._grace.done():
             self._grace.set_result(grace)
-        elif self._deaf is not None:  # it was about to leave in its own time
+        elif self._unsubscribe is not None:  # it is stopping already, with a longer grace
             self._engine.shorten_grace(grace)
 
-    def _go(self, step: Coroutine[Any, Any, None]) -> None:
+    def _create_task(self, step: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(step)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        """A child that lacks a part must not stay: it would hold its place and do nothing."""
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """Stop this child if one of its tasks failed, so that the supervisor replaces it."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("a part of this child failed; it ends, to be replaced", exc_info=error)
+            log.error("a task of this child failed; it exits and is replaced", exc_info=error)
             self._stop(self._settings.grace)
 
-    def _tally(self) -> dict[str, int]:
+    def _settled_counts(self) -> dict[str, int]:
         return {str(state): count for state, count in self._engine.settled.items()}
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         silence = self._settings.max_silence.total_seconds()
+        interval = min(MAX_HEARTBEAT_INTERVAL_S, silence / HEARTBEATS_PER_SILENCE)
         while True:
-            self._held.heartbeat(memory_in_use())
-            await asyncio.sleep(min(LONGEST_BEAT, silence / BEATS_PER_SILENCE))
+            self._leases.heartbeat(memory_in_use())
+            await asyncio.sleep(interval)
 
 
-def orphan_patience(settings: Settings) -> timedelta:
-    """How long a child may outlive its supervisor; well before the first of its leases lapses."""
-    return min(LONGEST_ORPHAN, (settings.lease - settings.renew) / 2)
+def orphan_timeout(settings: Settings) -> timedelta:
+    """Return how long a child may outlive its supervisor: less than its leases last."""
+    return min(MAX_ORPHAN_TIMEOUT, (settings.lease - settings.renew) / 2)
 
 
-def watch_lifeline(fd: int, child: WorkerChild, patience: timedelta) -> None:
-    """End this process when its supervisor has died, in order if possible, soon in any case.
+def watch_lifeline(fd: int, child: WorkerChild, timeout: timedelta) -> None:
+    """Stop the child when its supervisor dies, and end the process after `timeout` at the latest.
 
-    The other end of `fd` is the supervisor's: reading ends when that process does. A thread waits
-    for it, so that a handler which blocks the event loop cannot hide the news.
+    The supervisor holds the other end of the pipe `fd`, so reading ends when it dies. A thread
+    reads it, because a handler may block the event loop.
     """
     loop = asyncio.get_running_loop()
 
@@ -177,16 +183,16 @@ def watch_lifeline(fd: int, child: WorkerChild, patience: timedelta) -> None:
         os.read(fd, 1)
         log.error("the supervisor is gone; stopping")
         loop.call_soon_threadsafe(child.on_supervisor_lost)
-        threading.Event().wait(patience.total_seconds())
+        threading.Event().wait(timeout.total_seconds())
         os._exit(1)
 
     threading.Thread(target=wait, name="outlast-lifeline", daemon=True).start()
 
 
 def memory_in_use() -> int:
-    """Bytes this process has in memory now; where the system does not say, the most it ever had."""
+    """Return the resident memory of this process in bytes; its peak where /proc is missing."""
     try:
-        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - once a second, no detour
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - once a second, keep it cheap
             return int(statm.read().split()[1]) * resource.getpagesize()
     except OSError:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

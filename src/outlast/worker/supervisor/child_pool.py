@@ -1,4 +1,4 @@
-"""The children of a supervisor: as many as wanted at work, replaced when they die or leave."""
+"""The pool of child processes: spawns, supervises, replaces and stops them."""
 
 import asyncio
 import logging
@@ -11,29 +11,34 @@ from outlast.clock import Clock
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss
 from outlast.telemetry.events import TelemetryEvent
-from outlast.worker.supervisor.child_process import ChildProcess, Role
+from outlast.worker.supervisor.child_process import ChildProcess, ChildRole
 
 log = logging.getLogger("outlast.worker")
 
-SECOND: Final = 1_000_000
-LATELY: Final = 10 * SECOND
-FREE_DEATHS: Final = 3
-"""So many deaths lately cost no pause: a job that always kills its process ends soon."""
+SECOND_US: Final = 1_000_000
 
-LONGEST_PAUSE: Final = 5.0
-MOST_KEPT: Final = 1000
-"""So many events wait for a child that listens to them, if none is there just then."""
+DEATH_WINDOW_US: Final = 10 * SECOND_US
+"""Microseconds for which the death of a child counts towards the backoff."""
 
-MESSAGE_DRAIN_TIMEOUT: Final = 0.5
-"""How long after a child's end what it said before may take to be heard, in seconds."""
+DEATHS_BEFORE_BACKOFF: Final = 3
+"""Recent deaths without a pause: a job that always crashes soon runs out of attempts."""
+
+MAX_RESPAWN_PAUSE_S: Final = 5.0
+"""Seconds between two spawns at most."""
+
+MAX_PENDING_EVENTS: Final = 1000
+"""Events kept while no child can forward them to the app."""
+
+MESSAGE_DRAIN_TIMEOUT_S: Final = 0.5
+"""Seconds for reading the last messages of a child that has ended."""
 
 
 class AppUnusable(Exception):
-    """The app cannot be worked for; the message says why."""
+    """No worker can run for the app; the message says why."""
 
 
 class ChildPool:
-    """Spawns, minds and replaces children. `died` settles what a dead one left behind."""
+    """Keeps `size` children working. `on_exit` closes the runs of a child that has ended."""
 
     def __init__(
         self,
@@ -41,81 +46,91 @@ class ChildPool:
         *,
         size: int,
         clock: Clock,
-        died: Callable[[ChildProcess], Awaitable[None]],
+        on_exit: Callable[[ChildProcess], Awaitable[None]],
     ) -> None:
         self._spawn = spawn
         self._size = size
         self._clock = clock
-        self._died = died
-        self._kin: list[ChildProcess] = []
-        self._minding: set[asyncio.Task[None]] = set()
+        self._on_exit = on_exit
+        self._children: list[ChildProcess] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._deaths: deque[int] = deque()
-        self._untold: deque[TelemetryEvent] = deque(maxlen=MOST_KEPT)
+        self._pending_events: deque[TelemetryEvent] = deque(maxlen=MAX_PENDING_EVENTS)
         self._holder: LeaseHolder | None = None
         self._spares = 0
-        self._coming = 0
+        self._spawning = 0
         self._stopping = asyncio.Event()
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
-    async def gather(self) -> dict[str, Any]:
-        """Start the children; what the first of them says of itself. Unfit if it cannot work."""
+    async def start(self) -> dict[str, Any]:
+        """Spawn the children; return the hello message of the first.
+
+        Raises AppUnusable if that child cannot load the app.
+        """
         self._fill()
         return await self._hello
 
-    def begin(self, holder: LeaseHolder) -> None:
-        """Let them work, in that name."""
+    def start_work(self, holder: LeaseHolder) -> None:
+        """Let the children claim jobs for that lease holder."""
         self._holder = holder
-        self._place()
-        self._fill()  # one may have died while nobody was at work yet
+        self._assign()
+        self._fill()  # a child may have died before the work started
 
     @property
     def members(self) -> list[ChildProcess]:
-        """Those that live, and may hold runs."""
-        return [kin for kin in self._kin if kin.is_alive]
+        """Children that are alive and may hold leases."""
+        return [child for child in self._children if child.is_alive]
 
     @property
     def working(self) -> list[ChildProcess]:
-        return [kin for kin in self.members if kin.role is Role.WORKING]
+        """Children that claim jobs."""
+        return [child for child in self.members if child.role is ChildRole.WORKING]
 
     @property
-    def at_work(self) -> list[ChildProcess]:
-        """Those that may run jobs: also who is about to leave ends its own first."""
-        return [kin for kin in self.members if kin.role in (Role.WORKING, Role.STOPPING)]
+    def running_jobs(self) -> list[ChildProcess]:
+        """Children that may run jobs: a stopping child first ends its own."""
+        roles = (ChildRole.WORKING, ChildRole.STOPPING)
+        return [child for child in self.members if child.role in roles]
 
-    def pass_on(self, told: TelemetryEvent) -> None:
-        """Let a child tell its app what happened here, where none of the app's code is loaded."""
-        self._untold.append(told)
-        listening = [kin for kin in self.members if kin.listens and not kin.line.is_backed_up]
-        if not listening:
+    def forward_event(self, event: TelemetryEvent) -> None:
+        """Send an event of the supervisor to a child, where the sinks of the app are loaded."""
+        self._pending_events.append(event)
+        receivers = [
+            child for child in self.members if child.wants_events and not child.channel.is_backed_up
+        ]
+        if not receivers:
             return
-        for each in self._untold:
-            listening[0].line.send("told", event=each.event, facts=dict(each.fields))
-        self._untold.clear()
+        for each in self._pending_events:
+            receivers[0].channel.send("event", event=each.event, fields=dict(each.fields))
+        self._pending_events.clear()
 
-    def replace(self, kin: ChildProcess, why: str) -> None:
-        """Start another one; when that is ready this one ends its jobs, and then itself."""
-        log.info("child recycled pid=%d why=%s", kin.pid, why)
-        kin.role = Role.STOPPING
-        self._place()
+    def replace(self, child: ChildProcess, why: str) -> None:
+        """Spawn another child; once it works, this one ends its jobs and exits."""
+        log.info("child recycled pid=%d why=%s", child.pid, why)
+        child.role = ChildRole.STOPPING
+        self._assign()
         self._fill()
 
     def stop(self, grace: float) -> None:
-        """Tell all to stop within `grace` seconds; none is replaced any more."""
+        """Ask all children to stop within `grace` seconds, and spawn no more."""
         self._stopping.set()
-        for kin in self.members:
-            if kin.role in (Role.STARTING, Role.SPARE):
-                kin.kill(Loss.SHUTDOWN)  # it has nothing to finish
+        for child in self.members:
+            if child.role in (ChildRole.STARTING, ChildRole.SPARE):
+                child.kill(Loss.SHUTDOWN)  # it runs no jobs
             else:
-                kin.line.send("stop", grace=grace)
+                child.channel.send("stop", grace=grace)
 
-    async def gone(self, within: float) -> None:
-        """Wait until all have ended and what they left is settled; kill those that have not."""
-        if self._minding:
-            await asyncio.wait(self._minding, timeout=within)
-        for kin in self.members:
-            kin.kill(Loss.SHUTDOWN)
-        if self._minding:
-            await asyncio.wait(self._minding)
+    async def wait_gone(self, within: float) -> None:
+        """Wait until all children have ended and their runs are closed.
+
+        Kills the children that are alive after `within` seconds.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within)
+        for child in self.members:
+            child.kill(Loss.SHUTDOWN)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _spawn_child(self, pause: float) -> None:
         with suppress(TimeoutError):
@@ -124,89 +139,89 @@ class ChildPool:
         if self._stopping.is_set():
             return
         try:
-            kin = await self._spawn()
+            child = await self._spawn()
         except OSError as error:
-            self._coming -= 1
+            self._spawning -= 1
             self._on_spawn_error(error)
             return
-        self._coming -= 1
-        self._kin.append(kin)
+        self._spawning -= 1
+        self._children.append(child)
         if self._stopping.is_set():
-            kin.kill(Loss.SHUTDOWN)
-        await self._supervise(kin)
+            child.kill(Loss.SHUTDOWN)
+        await self._supervise(child)
 
-    async def _supervise(self, kin: ChildProcess) -> None:
-        """From its first word to what is left of it."""
-        hearing = asyncio.create_task(self._listen(kin))
-        await kin.process.wait()
-        # Not for long: a process it forked may hold its end of the line open for ever.
-        await asyncio.wait([hearing], timeout=MESSAGE_DRAIN_TIMEOUT)
-        hearing.cancel()
-        self._kin.remove(kin)
-        was, kin.role = kin.role, Role.GONE
-        if not self._stopping.is_set() and was is not Role.STOPPING:
-            self._on_unexpected_exit(kin)
-        await self._died(kin)
-        kin.close()
+    async def _supervise(self, child: ChildProcess) -> None:
+        """Handle the messages of a child until it ends, then close its runs."""
+        receiver = asyncio.create_task(self._receive(child))
+        await child.process.wait()
+        # With a timeout: a process that the child forked may hold its end of the channel open.
+        await asyncio.wait([receiver], timeout=MESSAGE_DRAIN_TIMEOUT_S)
+        receiver.cancel()
+        self._children.remove(child)
+        last_role, child.role = child.role, ChildRole.GONE
+        if not self._stopping.is_set() and last_role is not ChildRole.STOPPING:
+            self._on_unexpected_exit(child)
+        await self._on_exit(child)
+        child.close()
 
-    async def _listen(self, kin: ChildProcess) -> None:
-        async for message in kin.line.messages():
-            self._hear(kin, message)
+    async def _receive(self, child: ChildProcess) -> None:
+        async for message in child.channel.messages():
+            self._handle_message(child, message)
 
-    def _hear(self, kin: ChildProcess, message: dict[str, Any]) -> None:
+    def _handle_message(self, child: ChildProcess, message: dict[str, Any]) -> None:
         match message:
             case {"is": "hello"}:
-                kin.hello, kin.role = message, Role.SPARE
+                child.hello, child.role = message, ChildRole.SPARE
                 if not self._hello.done():
                     self._hello.set_result(message)
-                self._place()
+                self._assign()
             case {"is": "unfit", "why": why}:
-                kin.startup_error = why
+                child.startup_error = why
             case {"is": "started"}:
-                log.info("child started pid=%d", kin.pid)
+                log.info("child started pid=%d", child.pid)
             case {"is": "settled", "settled": settled}:
-                kin.settled = settled
+                child.settled = settled
             case {"is": "drained", "settled": settled}:
-                kin.has_settled(settled)
+                child.record_settled(settled)
             case {"is": "stopped", "settled": settled}:
-                kin.has_settled(settled)
-                # It is done, but a thread of the app's may keep its process from ending.
+                child.record_settled(settled)
+                # A thread of the app may keep the process from ending.
                 asyncio.get_running_loop().call_later(
-                    MESSAGE_DRAIN_TIMEOUT, kin.kill, Loss.SHUTDOWN
+                    MESSAGE_DRAIN_TIMEOUT_S, child.kill, Loss.SHUTDOWN
                 )
             case _:
-                log.warning("child %d said %s, which is not understood", kin.pid, message)
+                log.warning("unknown message from child pid=%d message=%s", child.pid, message)
 
-    def _place(self) -> None:
-        """Put those that are ready to work, and let those go that have been replaced."""
+    def _assign(self) -> None:
+        """Put spares to work, and stop replaced children once enough others work."""
         if self._holder is None or self._stopping.is_set():
             return
-        spares = [kin for kin in self.members if kin.role is Role.SPARE]
-        for kin in spares[: self._size - len(self.working)]:
-            kin.role = Role.WORKING
-            kin.line.send(
+        spares = [child for child in self.members if child.role is ChildRole.SPARE]
+        for child in spares[: self._size - len(self.working)]:
+            child.role = ChildRole.WORKING
+            child.channel.send(
                 "start", instance_id=self._holder.instance_id, boot_id=self._holder.boot_id
             )
         if len(self.working) == self._size:
-            for kin in self.members:
-                if kin.role is Role.STOPPING:
-                    kin.line.send("stop", grace=None)
+            for child in self.members:
+                if child.role is ChildRole.STOPPING:
+                    child.channel.send("stop", grace=None)
 
-    def _on_unexpected_exit(self, kin: ChildProcess) -> None:
-        """One has died that should not have: put a spare in its place, and bear another."""
-        why = kin.startup_error or kin.how_it_ended()
+    def _on_unexpected_exit(self, child: ChildProcess) -> None:
+        """Replace a child that died by a spare, and spawn another spare."""
+        why = child.startup_error or child.exit_description()
         if not self._hello.done():
             self._hello.set_exception(AppUnusable(why))
         if self._holder is None:
             return
-        log.error("child died pid=%d %s", kin.pid, why)
+        log.error("child died pid=%d %s", child.pid, why)
         self._deaths.append(self._clock.monotonic())
-        self._spares = 1  # where one has died another may, and starting one takes a while
-        self._place()
+        self._spares = 1  # the next death is likely, and starting a child takes a while
+        self._assign()
         self._fill()
 
     def _on_spawn_error(self, error: OSError) -> None:
-        """One could not be started: at first that is the end, later it may pass."""
+        """Give up if no child was ever started; otherwise retry, since the cause may pass."""
         why = f"cannot start a child process: {error}"
         if not self._hello.done():
             self._hello.set_exception(AppUnusable(why))
@@ -216,19 +231,19 @@ class ChildPool:
         self._fill()
 
     def _fill(self) -> None:
-        ready = [kin for kin in self.members if kin.role is not Role.STOPPING]
-        for _ in range(self._size + self._spares - len(ready) - self._coming):
-            self._coming += 1
-            self._go(self._spawn_child(self._pause()))
+        available = [child for child in self.members if child.role is not ChildRole.STOPPING]
+        for _ in range(self._size + self._spares - len(available) - self._spawning):
+            self._spawning += 1
+            self._create_task(self._spawn_child(self._respawn_pause()))
 
-    def _pause(self) -> float:
-        """Nothing for the first few deaths, then longer and longer while they go on."""
-        while self._deaths and self._clock.monotonic() - self._deaths[0] > LATELY:
+    def _respawn_pause(self) -> float:
+        """Return the seconds before the next spawn: none at first, then doubled per death."""
+        while self._deaths and self._clock.monotonic() - self._deaths[0] > DEATH_WINDOW_US:
             self._deaths.popleft()
-        many = len(self._deaths) - FREE_DEATHS
-        return 0.0 if many <= 0 else min(LONGEST_PAUSE, 0.1 * 2.0 ** min(many, 10))
+        excess = len(self._deaths) - DEATHS_BEFORE_BACKOFF
+        return 0.0 if excess <= 0 else min(MAX_RESPAWN_PAUSE_S, 0.1 * 2.0 ** min(excess, 10))
 
-    def _go(self, step: Coroutine[Any, Any, None]) -> None:
+    def _create_task(self, step: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(step)
-        self._minding.add(task)
-        task.add_done_callback(self._minding.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

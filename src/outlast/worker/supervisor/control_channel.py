@@ -1,4 +1,4 @@
-"""The line between a supervisor and a child: small JSON messages over a pair of sockets."""
+"""The control channel between a supervisor and a child: JSON messages over a socket pair."""
 
 import asyncio
 import json
@@ -7,38 +7,42 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
-MAX_MESSAGE: Final = 1 << 20
-MAX_UNREAD: Final = 1 << 20
+MAX_MESSAGE_BYTES: Final = 1 << 20
+
+MAX_UNREAD_BYTES: Final = 1 << 20
+"""Bytes of unread messages beyond which optional messages are not sent."""
 
 
 def send_sync(end: socket.socket, kind: str, **values: Any) -> None:
-    """Send one message before there is an event loop."""
+    """Send one message without an event loop."""
     with suppress(ConnectionError):
-        end.sendall(_encoded(kind, values))
+        end.sendall(_encode(kind, values))
 
 
 class ControlChannel:
-    """One end. A message that cannot be sent any more is dropped: the other end is gone."""
+    """One end of the channel. Messages to a closed channel are dropped."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def over(cls, end: socket.socket) -> "ControlChannel":
-        return cls(*await asyncio.open_connection(sock=end, limit=MAX_MESSAGE))
+    async def connect(cls, end: socket.socket) -> "ControlChannel":
+        """Return a channel over one socket of a pair."""
+        return cls(*await asyncio.open_connection(sock=end, limit=MAX_MESSAGE_BYTES))
 
     def send(self, kind: str, **values: Any) -> None:
+        """Send a message without waiting."""
         if not self._writer.is_closing():
-            self._writer.write(_encoded(kind, values))
+            self._writer.write(_encode(kind, values))
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether the other end has not read for long; what can be spared is not sent then."""
-        return self._writer.transport.get_write_buffer_size() > MAX_UNREAD
+        """Whether the other end has not read for long."""
+        return self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
-        """What the other end says, until it is gone; what was cut short, or is not ours, is not."""
+        """Yield messages until the other end is closed; malformed ones are skipped."""
         while line := await self._receive():
             with suppress(ValueError):
                 yield json.loads(line)
@@ -50,8 +54,9 @@ class ControlChannel:
             return b""
 
     def close(self) -> None:
+        """Close this end."""
         self._writer.close()
 
 
-def _encoded(kind: str, values: dict[str, Any]) -> bytes:
+def _encode(kind: str, values: dict[str, Any]) -> bytes:
     return json.dumps({"is": kind, **values}).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""What becomes of the runs a dead child left on its board, and whom its death is charged to."""
+"""Crash attribution: closes the runs of a dead child and decides which are charged."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,95 +16,99 @@ from outlast.store.contract.jobs import Jobs
 from outlast.worker import log_events
 from outlast.worker.supervisor.child_process import ChildProcess
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry
-from outlast.worker.supervisor.watchdog import is_late
+from outlast.worker.supervisor.watchdog import is_overdue
 
-INSIDE: Final = frozenset({"async", "thread"})
-"""Executors whose handlers share the child's process, and can take it with them."""
+IN_PROCESS_EXECUTORS: Final = frozenset({"async", "thread"})
+"""Executors whose handlers run in the child's process and can crash it."""
 
-CALM: Final = timedelta(milliseconds=800)
-"""Longer than a child takes to start, shorter than the second a dead one's jobs may wait."""
+CRASH_BACKOFF: Final = timedelta(milliseconds=800)
+"""Delay of a charged job: longer than a child takes to start, shorter than the one second
+within which the jobs of a dead child run again."""
 
-LONGEST_CALM: Final = timedelta(minutes=1)
+MAX_CRASH_BACKOFF: Final = timedelta(minutes=1)
 
 
 def charged_runs(entries: Sequence[LeaseEntry], *, from_outside: bool) -> frozenset[Lease]:
-    """The runs that may have ended the process they were in; they pay with an attempt.
+    """Return the runs that may have crashed their process; each loses an attempt.
 
-    A process that ended itself did so in the code it was running: the handler the event loop was
-    in, or one of the threads. Ended from outside (out of memory, perhaps), any of them may be the
-    reason. Only if there is none, one that has returned is. A job must not be charged for its
-    neighbour, nor run for ever because of one.
+    A process that crashed did so in the code it was running: the handler of the current step of
+    the event loop, or a thread. A process that was killed from outside, perhaps for its memory,
+    charges every handler it ran. If it ran none, the runs that had returned are charged: a job
+    that crashes its process must not run for ever.
     """
-    inside = [entry for entry in entries if entry.started and entry.executor in INSIDE]
+    inside = [
+        entry for entry in entries if entry.started and entry.executor in IN_PROCESS_EXECUTORS
+    ]
     returned = [entry for entry in entries if entry.has_returned]
     suspects = [entry for entry in inside if entry.is_stepping or entry.executor == "thread"]
-    most = [] if from_outside else suspects
-    return frozenset(entry.lease for entry in most or inside or returned)
+    likely = [] if from_outside else suspects
+    return frozenset(entry.lease for entry in likely or inside or returned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashReport:
-    """Why a child ended, and who pays for it."""
+    """Why a child ended, and which runs are charged."""
 
     reason: Loss
     charged: frozenset[Lease]
     error: str | None
-    is_proved: bool = False  # one of the charged did it; otherwise any of them may have
+    is_proved: bool = False  # a charged run crashed the process; otherwise it only may have
 
     def event(self, job: Job, lease: Lease) -> Event:
-        """What that means for one of its runs: lost if charged, else handed back if it may be."""
+        """Return the event of a run: lost if charged, else released if its delivery allows it."""
         if lease in self.charged:
-            return Lost(self.reason, self.error, delay=_calm(job.losses + self.is_proved))
-        beside = Loss.SHUTDOWN if self.reason is Loss.SHUTDOWN else Loss.OWNER_DEAD
-        return Released(beside) if job.delivery.runs_again else Lost(beside, self.error)
+            return Lost(self.reason, self.error, delay=_crash_backoff(job.losses + self.is_proved))
+        reason = Loss.SHUTDOWN if self.reason is Loss.SHUTDOWN else Loss.OWNER_DEAD
+        return Released(reason) if job.delivery.runs_again else Lost(reason, self.error)
 
 
-def findings(kin: ChildProcess, entries: Sequence[LeaseEntry], *, now: int) -> CrashReport:
-    """Why that child ended, and which of its runs pay for it."""
-    match kin.killed_for:
+def attribute_crash(child: ChildProcess, entries: Sequence[LeaseEntry], *, now: int) -> CrashReport:
+    """Return why a child ended and which of its runs are charged."""
+    match child.killed_for:
         case Loss.SHUTDOWN:
             return CrashReport(reason=Loss.SHUTDOWN, charged=frozenset(), error=None)
         case Loss.TIMEOUT:
-            late = {each.lease for each in entries if is_late(each, now)}
+            overdue = {each.lease for each in entries if is_overdue(each, now)}
             error = "it ran longer than its max_runtime and did not stop when asked"
-            return CrashReport(reason=Loss.TIMEOUT, charged=frozenset(late), error=error)
+            return CrashReport(reason=Loss.TIMEOUT, charged=frozenset(overdue), error=error)
         case Loss.SILENT:
             charged = charged_runs(entries, from_outside=False)
-            error = kin.stacks or "its process showed no sign of life; no stacks could be had"
+            error = child.stacks or "its process sent no heartbeat; its stacks could not be dumped"
             return CrashReport(reason=Loss.SILENT, charged=charged, error=error)
         case _:
-            outside = kin.was_ended_from_outside
+            outside = child.was_killed
             return CrashReport(
                 reason=Loss.OWNER_DEAD,
                 charged=charged_runs(entries, from_outside=outside),
-                error=f"its process {kin.pid} ended: {kin.how_it_ended()}",
+                error=f"its process {child.pid} ended: {child.exit_description()}",
                 is_proved=not outside,
             )
 
 
 async def close_runs(
-    store: Jobs, leases: Iterable[Lease], findings: CrashReport, *, new_id: Callable[[], JobId]
+    store: Jobs, leases: Iterable[Lease], report: CrashReport, *, new_id: Callable[[], JobId]
 ) -> Counter[State]:
-    """Close the runs, each in one atomic write that is refused if it had ended; who went where.
+    """Close runs, each in one atomic write that is refused if the run has ended.
 
-    Among them those that had come to their end, which nobody lived to tell.
+    Returns the new states of the jobs. They include jobs that had ended before the child could
+    report it.
     """
     held = {lease.job_id: lease for lease in leases}
     found = [job for job in await store.get(list(held)) if job is not None]
-    over = [job.state for job in found if job.is_final and job.token == held[job.id].token]
+    ended = [job.state for job in found if job.is_final and job.token == held[job.id].token]
     jobs = [job for job in found if _is_open(job, held[job.id])]
-    changes = [decide(job, findings.event(job, held[job.id]), new_id=new_id) for job in jobs]
+    changes = [decide(job, report.event(job, held[job.id]), new_id=new_id) for job in jobs]
     applied = await store.apply(changes)
     settled = [change for change, done in zip(changes, applied, strict=True) if done]
     for change in settled:
         log_events.job_lost(held[change.job_id], reason=change.reason, to=str(change.move.to))
-    return Counter([*over, *(change.move.to for change in settled)])
+    return Counter([*ended, *(change.move.to for change in settled)])
 
 
 def _is_open(job: Job, lease: Lease) -> bool:
     return job.state is State.RUNNING and job.token == lease.token
 
 
-def _calm(crashes: int) -> timedelta:
-    """Others go before a job that ends its processes, and each time it waits for longer."""
-    return min(LONGEST_CALM, CALM * 2.0 ** min(crashes - 1, 10)) if crashes else ZERO
+def _crash_backoff(crashes: int) -> timedelta:
+    """Return the delay of a job after that many crashes, so that other jobs go first."""
+    return min(MAX_CRASH_BACKOFF, CRASH_BACKOFF * 2.0 ** min(crashes - 1, 10)) if crashes else ZERO

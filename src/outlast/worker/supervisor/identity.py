@@ -1,4 +1,4 @@
-"""Who a worker is: a stable name, held by a lock that dies with its holder."""
+"""The identity of a worker: a stable name, protected by a lock that dies with its process."""
 
 import os
 import re
@@ -11,97 +11,105 @@ from typing import Any, Final
 from outlast.core.limits import check_name
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
-from outlast.errors import InvalidJob, OperatorError
+from outlast.errors import ConfigurationError, OperatorError
 from outlast.store.contract.locks import HeldLock, Locks
 from outlast.worker.supervisor.options import WorkerOptions
 
-LONGEST_NAME: Final = 100
+MAX_NAME_LENGTH: Final = 100
 
 
 class IdentityInUse(OperatorError):
-    """A living worker has that identity, or that scope."""
+    """A living worker has that instance id or scope."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """A name nobody else bears now: whatever an earlier boot of it left belongs to the dead."""
+class WorkerIdentity:
+    """The lease holder of this boot and its locks, which prove that earlier boots are dead."""
 
     holder: LeaseHolder
-    holds: tuple[HeldLock, ...]
+    locks: tuple[HeldLock, ...]
 
     @property
     def is_lost(self) -> bool:
-        """Whether another worker may have that name by now."""
-        return any(hold.is_lost for hold in self.holds)
+        """Whether a lock was lost, so that another worker may have the identity."""
+        return any(lock.is_lost for lock in self.locks)
 
     async def release(self) -> None:
-        for hold in self.holds:
-            await hold.release()
+        """Release all locks."""
+        for lock in self.locks:
+            await lock.release()
 
 
-async def identify(store: Locks, plan: WorkerOptions) -> Identity:
-    """Take the scope (topology `single`) and the name. Taken if a living worker has either."""
-    holds = [await _scope(store, plan.scope)] if plan.topology == "single" else []
+async def identify(store: Locks, options: WorkerOptions) -> WorkerIdentity:
+    """Acquire the locks of the scope (topology `single`), the name and the boot.
+
+    Raises IdentityInUse if a living worker has the scope or the name.
+    """
+    locks = [await _scope_lock(store, options.scope)] if options.topology == "single" else []
     try:
-        name, hold = await _name(store, plan.instance_id)
+        name, lock = await _name_lock(store, options.instance_id)
     except IdentityInUse:
-        for each in holds:
+        for each in locks:
             await each.release()
         raise
     holder = LeaseHolder(instance_id=name, boot_id=f"{SUPERVISED_BOOT_PREFIX}{uuid.uuid4()}")
-    holds = [
-        each for each in (*holds, hold, await join_identity(store, holder)) if each is not None
-    ]
-    return Identity(holder, tuple(holds))
+    boot_lock = await join_identity(store, holder)
+    held = (each for each in (*locks, lock, boot_lock) if each is not None)
+    return WorkerIdentity(holder, tuple(held))
 
 
-async def forget(store: Locks, holder: LeaseHolder) -> None:
-    """After the last of its processes: its lock is not wanted again, and leaves no trace."""
-    alone = await store.acquire_lock(holder.boot_id)
-    if alone is not None:
-        await alone.release()
+async def remove_boot_lock(store: Locks, holder: LeaseHolder) -> None:
+    """Acquire and release the boot's lock exclusively, which removes it from the store.
+
+    Called after the last process of the boot has ended.
+    """
+    lock = await store.acquire_lock(holder.boot_id)
+    if lock is not None:
+        await lock.release()
 
 
 async def join_identity(store: Locks, holder: LeaseHolder) -> HeldLock | None:
-    """Be seen alive as a process of that worker; every one of them shares this lock."""
+    """Share the boot's lock, which marks this process as alive; None if it cannot be shared."""
     return await store.acquire_lock(holder.boot_id, shared=True)
 
 
-async def _scope(store: Locks, scope: str) -> HeldLock:
-    hold = await store.acquire_lock(f"scope.{_checked(scope, what='scope')}")
-    if hold is None:
+async def _scope_lock(store: Locks, scope: str) -> HeldLock:
+    lock = await store.acquire_lock(f"scope.{_check_length(scope, what='scope')}")
+    if lock is None:
         raise IdentityInUse(
             f"a worker of topology single serves the scope {scope!r} already; stop that one, or "
             "give this one a --scope of its own"
         )
-    return hold
+    return lock
 
 
-async def _name(store: Locks, given: str | None) -> tuple[str, HeldLock]:
+async def _name_lock(store: Locks, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
-        hold = await store.acquire_lock(f"worker.{_checked(given, what='instance id')}")
-        if hold is None:
+        lock = await store.acquire_lock(f"worker.{_check_length(given, what='instance id')}")
+        if lock is None:
             raise IdentityInUse(
                 f"a worker named {given!r} is running already; stop that one, or give this one "
                 "another --instance-id"
             )
-        return given, hold
+        return given, lock
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100] or "host"
     for number in count(1):
         name = f"{host}-{number}"
-        if hold := await store.acquire_lock(f"worker.{name}"):
-            return name, hold
-    raise AssertionError("there is always another number")
+        if lock := await store.acquire_lock(f"worker.{name}"):
+            return name, lock
+    raise AssertionError("count() never ends")
 
 
-def _checked(name: str, *, what: str) -> str:
-    if len(name) > LONGEST_NAME:
-        raise InvalidJob(f"{what} has {len(name)} characters; use at most {LONGEST_NAME}")
+def _check_length(name: str, *, what: str) -> str:
+    if len(name) > MAX_NAME_LENGTH:
+        raise ConfigurationError(
+            f"{what} has {len(name)} characters; use at most {MAX_NAME_LENGTH}"
+        )
     return check_name(name, what=what)
 
 
-def worker_info(plan: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> WorkerInfo:
-    """What the registry is told of this worker."""
+def worker_info(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> WorkerInfo:
+    """Return the registry entry of this worker."""
     return WorkerInfo(
         instance_id=holder.instance_id,
         boot_id=holder.boot_id,
@@ -110,7 +118,7 @@ def worker_info(plan: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any])
         queues=tuple(hello["queues"]),
         types=tuple(hello["types"]),
         concurrency=hello["concurrency"],
-        processes=plan.processes,
-        topology=Topology(plan.topology),
+        processes=options.processes,
+        topology=Topology(options.topology),
         version=hello["version"],
     )

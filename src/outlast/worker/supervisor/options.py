@@ -1,4 +1,4 @@
-"""What a supervised worker is asked to do, and what it answers when it ends."""
+"""Options and exit codes of the worker command."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,13 +8,13 @@ Topology = Literal["pool", "single"]
 
 
 class WorkerExit(IntEnum):
-    """What `outlast worker` tells whoever started it."""
+    """Exit codes of `outlast worker`."""
 
-    FINE = 0
-    FAILED = 1  # with --burst, some job failed for good; or it was stopped in a hurry
-    WRONG = 2  # the app, an option or the store cannot work as they are
-    TAKEN = 3  # another worker has that identity or scope
-    MOVED = 4  # its store was moved, and says where
+    OK = 0
+    FAILED = 1  # with --burst a job failed for good; or a second signal forced the stop
+    UNUSABLE = 2  # the app, an option or the store is unusable
+    IDENTITY_IN_USE = 3  # another worker has the instance id or scope
+    MOVED = 4  # the store was moved; the log says where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""What a child holds, written where its supervisor can read it: memory both have mapped.
+"""The shared lease table: written by a child, read by its supervisor, in shared memory.
 
-Writing costs no system call, and what is written outlives the writer, however it dies. Reading
-needs no lock: an entry seen half-written names a lease that does not exist, and the store's fence
-refuses whatever is done about it.
+A write is no system call, and it survives the death of its writer. Reads need no lock: a
+half-written entry names a lease that does not exist, and the store's fence refuses any change of
+it.
 """
 
 import mmap
@@ -19,23 +19,25 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.ids import JobId
 from outlast.core.run import Claim, Lease
 
-HEAD: Final = struct.Struct("=qqqqq")  # last beat, entries, place being stepped, memory, ended
+HEAD: Final = struct.Struct("=qqqqq")  # heartbeat, entries, stepping entry, memory, ended
 ENTRY: Final = struct.Struct("=40sqqqq")  # job id, started, deadline, executor, token
 WORD: Final = 8
-AT_BEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(HEAD.size // WORD)
+"""Bytes of one word."""
+
+AT_HEARTBEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(HEAD.size // WORD)
 FIRST, WORDS = HEAD.size // WORD, ENTRY.size // WORD
 AT_STARTED, AT_DEADLINE, AT_EXECUTOR, AT_TOKEN = range(5, ENTRY.size // WORD)
 
-ENTRIES: Final = 16_384
-"""How many runs one child can hold; memory that nobody writes costs nothing."""
+MAX_ENTRIES: Final = 16_384
+"""Leases one child can hold; untouched shared memory takes no space."""
 
 EXECUTORS: Final = ("none", "async", "thread", "process", "command")
-NUMBERS: Final = {name: number for number, name in enumerate(EXECUTORS)}
+EXECUTOR_NUMBERS: Final = {name: number for number, name in enumerate(EXECUTORS)}
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseEntry:
-    """A lease on the board; moments are of the monotonic clock, None before or without."""
+    """One lease of the table. Times are of the monotonic clock; None if not set."""
 
     lease: Lease
     started: int | None
@@ -45,40 +47,42 @@ class LeaseEntry:
 
     @property
     def has_returned(self) -> bool:
-        """Whether its handler is done with, and only its end is not durable yet."""
+        """Whether the handler has ended and only its end is not durable yet."""
         return self.started is not None and self.executor == "none"
 
 
 class SharedLeaseTable:
-    """The shared memory, and how to read it."""
+    """The shared memory and its reader."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.memory = mmap.mmap(fd, HEAD.size + ENTRIES * ENTRY.size)
+        self.memory = mmap.mmap(fd, HEAD.size + MAX_ENTRIES * ENTRY.size)
         self.words = memoryview(self.memory).cast("q")
 
     @classmethod
     def new(cls) -> "SharedLeaseTable":
-        fd = anonymous_file("outlast-board")
-        os.ftruncate(fd, HEAD.size + ENTRIES * ENTRY.size)
+        """Return a table in new shared memory."""
+        fd = anonymous_file("outlast-leases")
+        os.ftruncate(fd, HEAD.size + MAX_ENTRIES * ENTRY.size)
         return cls(fd)
 
     @property
     def heartbeat(self) -> int:
-        """When its writer last showed life; 0 before the first time."""
-        return self.words[AT_BEAT]
+        """Time of the last heartbeat; 0 before the first."""
+        return self.words[AT_HEARTBEAT]
 
     @property
     def memory_in_use(self) -> int:
-        """In bytes, as its writer last said."""
+        """Bytes of memory the child used at its last heartbeat."""
         return self.words[AT_MEMORY]
 
     @property
     def ended(self) -> int:
-        """How many runs its writer has ended."""
+        """Number of runs the child has ended."""
         return self.words[AT_ENDED]
 
     def entries(self) -> Iterator[LeaseEntry]:
+        """Yield the leases that the child holds."""
         stepping = self.words[AT_STEP]
         for at in range(FIRST, FIRST + self.words[AT_ENTRIES] * WORDS, WORDS):
             raw, started, deadline, executor, token = ENTRY.unpack_from(self.memory, at * WORD)
@@ -88,28 +92,31 @@ class SharedLeaseTable:
                 yield LeaseEntry(lease, started or None, deadline or None, kind, at == stepping)
 
     def close(self) -> None:
+        """Unmap the memory and close its file descriptor."""
         self.words.release()
         self.memory.close()
         os.close(self.fd)
 
 
 class SharedLeaseWriter:
-    """The child's own side: what it holds, and the signs of life it gives."""
+    """The child's side of the table: a `LeaseTable` that also writes heartbeats."""
 
-    def __init__(self, board: SharedLeaseTable, monotonic: Callable[[], int]) -> None:
-        self._memory = board.memory
-        self._words = board.words
+    def __init__(self, table: SharedLeaseTable, monotonic: Callable[[], int]) -> None:
+        self._memory = table.memory
+        self._words = table.words
         self._monotonic = monotonic
-        self._free = list(reversed(range(FIRST, FIRST + ENTRIES * WORDS, WORDS)))
-        self._held: dict[JobId, tuple[int, int]] = {}  # token, and the first word of its entry
+        self._free = list(reversed(range(FIRST, FIRST + MAX_ENTRIES * WORDS, WORDS)))
+        self._held: dict[JobId, tuple[int, int]] = {}  # token and first word of the entry
         self._end = FIRST
         self._ended = 0
 
     @property
     def room(self) -> int:
+        """How many more leases fit."""
         return len(self._free)
 
     def add(self, claims: Sequence[Claim]) -> list[Lease]:
+        """Add claims; return the lost leases of the same jobs that they replace."""
         memory, words, lost = self._memory, self._words, []
         for claim in claims:
             if claim.job_id in self._held:
@@ -118,7 +125,7 @@ class SharedLeaseWriter:
                 self._clear(claim.job_id, at)
             at = self._free.pop()
             self._held[claim.job_id] = claim.token, at
-            # The token last: without it the entry is not there.
+            # The token comes last: a reader ignores an entry without one.
             ENTRY.pack_into(memory, at * WORD, claim.job_id.encode(), 0, 0, 0, 0)
             words[at + AT_TOKEN] = claim.token
             if at >= self._end:
@@ -127,39 +134,45 @@ class SharedLeaseWriter:
         return lost
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> int:
+        """Record the start of a handler; return the first word of its entry, or 0."""
         held = self._held.get(claim.job_id)
         if held is None:
             return 0
         at, now, words = held[1], self._monotonic(), self._words
         words[at + AT_DEADLINE] = now + limit // MICROSECOND if limit else 0
-        # When it started last: started and in no executor, it would have returned already.
-        words[at + AT_EXECUTOR] = NUMBERS[executor]
+        # The start comes last: a started entry without executor means that the handler returned.
+        words[at + AT_EXECUTOR] = EXECUTOR_NUMBERS[executor]
         words[at + AT_STARTED] = now
         return at
 
-    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+    def start_async(self, claim: Claim, *, limit: timedelta | None) -> None:
+        """Record the start of an async handler, whose code the loop runs from now on."""
         self._words[AT_STEP] = self.start(claim, executor="async", limit=limit)
 
-    def move(self, lease: Lease, executor: str) -> None:
+    def change_executor(self, lease: Lease, executor: str) -> None:
+        """Record that the code of the run continues in another executor."""
         if self.has(lease):
-            self._words[self._held[lease.job_id][1] + AT_EXECUTOR] = NUMBERS[executor]
+            self._words[self._held[lease.job_id][1] + AT_EXECUTOR] = EXECUTOR_NUMBERS[executor]
 
     def returned(self, claim: Claim) -> None:
+        """Record that the handler has ended and its end is on the way to the store."""
         held = self._held.get(claim.job_id)
         if held is not None and held[0] == claim.token:
             self._words[held[1] + AT_EXECUTOR] = 0
         self._words[AT_STEP] = 0
 
     def expire(self, lease: Lease) -> None:
-        """The supervisor sees its deadline on the board, and ends this process if it must."""
+        """Do nothing: the supervisor reads the deadline and kills this process if necessary."""
 
     def remove(self, lease: Lease) -> bool:
+        """Remove a lease. Returns False if it is not held under that token."""
         if not self.has(lease):
             return False
         self._clear(lease.job_id, self._held[lease.job_id][1])
         return True
 
-    def drop_all(self, ended: Sequence[Change]) -> None:
+    def remove_ended(self, ended: Sequence[Change]) -> None:
+        """Remove the leases of runs whose end is durable or was refused."""
         held = self._held
         for change in ended:
             found = held.get(change.job_id)
@@ -167,19 +180,20 @@ class SharedLeaseWriter:
                 self._clear(change.job_id, found[1])
 
     def has(self, lease: Lease) -> bool:
+        """Whether the lease is held under that token."""
         held = self._held.get(lease.job_id)
         return held is not None and held[0] == lease.token
 
     def on_step(self, job_id: JobId | None) -> None:
-        """Whose code the event loop runs from here on; None for nobody's."""
+        """Record the job whose code the event loop runs from now on; None if it runs none."""
         held = None if job_id is None else self._held.get(job_id)
         self._words[AT_STEP] = held[1] if held else 0
 
     def heartbeat(self, memory_in_use: int) -> None:
-        """Show that the event loop turns, and what it has done so far."""
+        """Write a heartbeat, the memory in use and the number of ended runs."""
         self._words[AT_MEMORY] = memory_in_use
         self._words[AT_ENDED] = self._ended
-        self._words[AT_BEAT] = self._monotonic()
+        self._words[AT_HEARTBEAT] = self._monotonic()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -192,7 +206,7 @@ class SharedLeaseWriter:
 
 
 def anonymous_file(name: str) -> int:
-    """A file in memory where the system has such: no folder needs to be writable."""
+    """Return the descriptor of an in-memory file, or of a temporary file as a fallback."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name)
     with tempfile.TemporaryFile() as file:

@@ -1,4 +1,4 @@
-"""The supervisor: runs no user code, so that nothing a handler does can stop it."""
+"""The supervisor: identity, recovery, children and shutdown. It runs no user code."""
 
 import asyncio
 import logging
@@ -32,17 +32,17 @@ from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
-from outlast.worker.maintenance.recovery import Recovery, Scope
+from outlast.worker.maintenance.recovery import Recovery, RecoveryScope
 from outlast.worker.periodic import run_periodically
-from outlast.worker.supervisor.child_main import BAD_ENDS, orphan_patience
+from outlast.worker.supervisor.child_main import FAILED_STATES, orphan_timeout
 from outlast.worker.supervisor.child_pool import AppUnusable, ChildPool
 from outlast.worker.supervisor.child_process import ChildProcess
-from outlast.worker.supervisor.crash_attribution import close_runs, findings
+from outlast.worker.supervisor.crash_attribution import attribute_crash, close_runs
 from outlast.worker.supervisor.identity import (
-    Identity,
     IdentityInUse,
-    forget,
+    WorkerIdentity,
     identify,
+    remove_boot_lock,
     worker_info,
 )
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
@@ -52,151 +52,169 @@ log = logging.getLogger("outlast.worker")
 
 T = TypeVar("T")
 
-AFTER_GRACE: Final = 0.5
-"""How long after the grace a child may take to leave, in seconds."""
+EXIT_TIMEOUT_S: Final = 0.5
+"""Seconds after the grace within which a child must exit."""
 
-LAST_WRITES: Final = 5.0
-"""How long the store may then take for the last of it, in seconds."""
+FINAL_WRITE_TIMEOUT_S: Final = 5.0
+"""Seconds for the last writes of the supervisor after that."""
 
-LOOK: Final = timedelta(milliseconds=500)
-TRIES: Final = 5
-PASSING: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
+CHECK_INTERVAL: Final = timedelta(milliseconds=500)
+"""Interval of the watchdog and of the check for children to recycle."""
+
+MAX_CLOSE_ATTEMPTS: Final = 5
+"""Attempts of a stopping supervisor to close the runs of a dead child."""
+
+TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
 
 
 class Supervisor:
-    """`run` is the whole life of a worker: children, identity, recovery, work, and the end."""
+    """Runs a worker: starts children, takes an identity, recovers, works and stops."""
 
     def __init__(
         self,
-        plan: WorkerOptions,
+        options: WorkerOptions,
         *,
         program: list[str],
         open_store: Callable[[str], Store],
         clock: Clock,
         ids: Ids,
         random: Callable[[], float],
-        leave: Callable[[], None],
-        beside: Callable[[Store, Settings], Coroutine[Any, Any, None]] | None = None,
+        exit_now: Callable[[], None],
+        background_services: Callable[[Store, Settings], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """`leave` ends the process, for when it was asked to stop and the store does not let it.
+        """Create a supervisor.
 
-        `beside` is kept going beside the children, once recovery is over; it runs no user code.
+        `exit_now` ends the process if the store blocks an orderly stop. `background_services` run
+        next to the children after recovery, without user code.
         """
-        self._beside = beside
-        self._plan = plan
+        self._background_services = background_services
+        self._options = options
         self._program = program
         self._open_store = open_store
         self._clock = clock
         self._ids = ids
         self._random = random
-        self._leave = leave
+        self._exit_now = exit_now
         self._grace = 0.0
-        self._moved: StoreMoved | None = None
-        self._asked = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._moved_error: StoreMoved | None = None
+        self._stop_requested = asyncio.Event()
+        self._force_requested = asyncio.Event()
         self._settled: Counter[str] = Counter()
-        self._family = ChildPool(self._spawn, size=plan.processes, clock=clock, died=self._died)
+        self._pool = ChildPool(
+            self._spawn, size=options.processes, clock=clock, on_exit=self._on_child_exit
+        )
 
     async def run(self) -> WorkerExit:
+        """Run the worker until a signal, the end of a burst or a fatal error."""
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signal.getsignal(each) is not signal.SIG_IGN:  # as `nohup` wants it
-                loop.add_signal_handler(each, self._signalled)
-        deaf = subscribe(self._family.pass_on)
+            if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+                loop.add_signal_handler(each, self._on_signal)
+        unsubscribe = subscribe(self._pool.forward_event)
         try:
-            return await self._live()
+            return await self._start()
         except (AppUnusable, OutlastError) as error:
-            log.error("%s", error)  # noqa: TRY400 - one clear line, for whoever can put it right
+            log.error("%s", error)  # noqa: TRY400 - the message is complete
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
-            return WorkerExit.TAKEN if isinstance(error, IdentityInUse) else WorkerExit.WRONG
+            return (
+                WorkerExit.IDENTITY_IN_USE
+                if isinstance(error, IdentityInUse)
+                else WorkerExit.UNUSABLE
+            )
         finally:
-            deaf()
-            self._family.stop(0.0)
-            await self._family.gone(AFTER_GRACE)
+            unsubscribe()
+            self._pool.stop(0.0)
+            await self._pool.wait_gone(EXIT_TIMEOUT_S)
 
-    def _signalled(self) -> None:
-        """The first asks for an end in order, the second for one now."""
-        is_second = self._asked.is_set()
-        (self._hurry if is_second else self._asked).set()
+    def _on_signal(self) -> None:
+        """Stop in order on the first signal, and by force on the second."""
+        is_second = self._stop_requested.is_set()
+        (self._force_requested if is_second else self._stop_requested).set()
         grace = 0.0 if is_second else self._grace
-        late = threading.Timer(grace + AFTER_GRACE + LAST_WRITES, self._leave)
-        late.daemon = True  # a thread, since the loop itself may wait for one of the store's
-        late.start()
+        timer = threading.Timer(grace + EXIT_TIMEOUT_S + FINAL_WRITE_TIMEOUT_S, self._exit_now)
+        timer.daemon = True  # a thread, since the store may block the event loop
+        timer.start()
 
-    async def _live(self) -> WorkerExit:
-        hello = await first(self._family.gather(), self._asked)
+    async def _start(self) -> WorkerExit:
+        hello = await first(self._pool.start(), self._stop_requested)
         if hello is None:
-            return WorkerExit.FINE
+            return WorkerExit.OK
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
-            log.warning("no type of this app goes to %s unless told to", ", ".join(unused))
+            log.warning("no job type of this app uses queue %s by default", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
-            await first(retry_transient(self._store.open, (StoreBusy, StoreFull)), self._asked)
-            if not self._asked.is_set():
-                await first(retry_transient(self._take_over), self._asked)
-            return WorkerExit.FINE if self._asked.is_set() else await self._serve(hello)
+            await first(
+                retry_transient(self._store.open, (StoreBusy, StoreFull)), self._stop_requested
+            )
+            if not self._stop_requested.is_set():
+                await first(retry_transient(self._complete_transfer), self._stop_requested)
+            return WorkerExit.OK if self._stop_requested.is_set() else await self._serve(hello)
         finally:
             await self._store.close()
 
     async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
-        identity = await identify(self._store, self._plan)
+        identity = await identify(self._store, self._options)
         holder = identity.holder
-        info = worker_info(self._plan, holder, hello)
+        info = worker_info(self._options, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
         try:
-            await first(retry_transient(self._require_here), self._asked)
-            await first(retry_transient(lambda: self._store.register_worker(info)), self._asked)
-            await first(retry_transient(lambda: self._wait_for_old_children(holder)), self._asked)
-            await first(retry_transient(recovery.run_once), self._asked)
-            return WorkerExit.FINE if self._asked.is_set() else await self._work(identity)
+            await first(retry_transient(self._require_not_moved), self._stop_requested)
+            await first(
+                retry_transient(lambda: self._store.register_worker(info)), self._stop_requested
+            )
+            await first(
+                retry_transient(lambda: self._wait_for_old_children(holder)), self._stop_requested
+            )
+            await first(retry_transient(recovery.run_once), self._stop_requested)
+            return WorkerExit.OK if self._stop_requested.is_set() else await self._work(identity)
         finally:
             with suppress(OperatorError):
                 await self._store.deregister_worker(holder)
             await identity.release()
             with suppress(OperatorError):
-                await forget(self._store, holder)
+                await remove_boot_lock(self._store, holder)
 
-    async def _take_over(self) -> None:
+    async def _complete_transfer(self) -> None:
         await complete_transfer(self._store, self._open_store)
 
-    async def _require_here(self) -> None:
-        footing = await self._store.transfer_status()
-        if footing.stage is TransferStage.MOVED:
-            raise closed_error(footing)
+    async def _require_not_moved(self) -> None:
+        status = await self._store.transfer_status()
+        if status.stage is TransferStage.MOVED:
+            raise closed_error(status)
 
-    async def _look_whether_moved(self) -> None:
-        """A store that was moved has no work for anybody, ever again: stop in order."""
+    async def _check_moved(self) -> None:
+        """Stop in order if the store was moved: it will have no more work."""
         try:
-            await self._require_here()
+            await self._require_not_moved()
         except StoreMoved as error:
-            self._moved = error
-            self._asked.set()
+            self._moved_error = error
+            self._stop_requested.set()
 
     async def _wait_for_old_children(self, holder: LeaseHolder) -> None:
-        """An earlier boot left runs: its supervisor is dead, its children may still be ending."""
+        """Wait if an earlier boot left runs: its orphaned children may still be running."""
         name, boot = holder.instance_id, holder.boot_id
         if await self._store.running_under_other_boots(instance_id=name, besides=boot, limit=1):
-            await asyncio.sleep(orphan_patience(self._settings).total_seconds())
+            await asyncio.sleep(orphan_timeout(self._settings).total_seconds())
 
-    async def _work(self, identity: Identity) -> WorkerExit:
+    async def _work(self, identity: WorkerIdentity) -> WorkerExit:
         holder = identity.holder
-        care = ChildWatchdog(
-            self._store, self._settings, clock=self._clock, members=lambda: self._family.members
+        watchdog = ChildWatchdog(
+            self._store, self._settings, clock=self._clock, members=lambda: self._pool.members
         )
-        loops = [asyncio.create_task(loop) for loop in self._loops(identity, care)]
-        self._family.begin(holder)
+        loops = [asyncio.create_task(loop) for loop in self._loops(identity, watchdog)]
+        self._pool.start_work(holder)
         log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
         try:
-            work = self._drained() if self._plan.burst else asyncio.Event().wait()
-            await first(work, self._asked)
+            work = self._drained() if self._options.burst else asyncio.Event().wait()
+            await first(work, self._stop_requested)
             ended = await self._stop()
-            if self._moved is not None:
-                log.error("%s", self._moved)
+            if self._moved_error is not None:
+                log.error("%s", self._moved_error)
                 return WorkerExit.MOVED
-            return WorkerExit.TAKEN if identity.is_lost else ended
+            return WorkerExit.IDENTITY_IN_USE if identity.is_lost else ended
         finally:
             for task in loops:
                 task.cancel()
@@ -204,108 +222,128 @@ class Supervisor:
             log.info("worker stopped instance=%s", holder.instance_id)
 
     def _loops(
-        self, identity: Identity, care: ChildWatchdog
+        self, identity: WorkerIdentity, watchdog: ChildWatchdog
     ) -> Iterable[Coroutine[Any, Any, None]]:
         settings, random = self._settings, self._random
-        poke = asyncio.Event()
+        wake = asyncio.Event()
         running = asyncio.get_running_loop()
 
-        def hint(hint: Notification) -> None:
-            if hint.cancelled:
-                running.call_soon_threadsafe(poke.set)
+        def notify(notification: Notification) -> None:
+            if notification.cancelled:
+                running.call_soon_threadsafe(wake.set)
 
-        async def beat() -> None:
+        async def heartbeat() -> None:
             await self._store.heartbeat(identity.holder, span=settings.lease)
-            await self._look_whether_moved()
-            if identity.is_lost and not self._asked.is_set():
+            await self._check_moved()
+            if identity.is_lost and not self._stop_requested.is_set():
                 log.error(
-                    "another worker has the name %s; this one takes no more jobs and stops",
+                    "another worker has the name %s; this one stops",
                     identity.holder.instance_id,
                 )
-                self._asked.set()
+                self._stop_requested.set()
 
-        self._store.subscribe(hint, topics=[Topic.CANCELLED])
-        renew, alive = "renew leases", "show signs of life"
+        self._store.subscribe(notify, topics=[Topic.CANCELLED])
+        renew, alive = "renew leases", "send the heartbeat"
         yield run_periodically(
-            settings.renew, care.renew_once, what=renew, random=random, poke=poke, patience=1
+            settings.renew,
+            watchdog.renew_once,
+            what=renew,
+            random=random,
+            wake=wake,
+            error_backoff=1,
         )
-        yield run_periodically(settings.renew, beat, what=alive, random=random, patience=1)
-        yield run_periodically(min(LOOK, settings.max_silence / 4), care.check_once, random=random)
-        yield run_periodically(LOOK, self._recycle_once, random=random)
+        yield run_periodically(
+            settings.renew, heartbeat, what=alive, random=random, error_backoff=1
+        )
+        yield run_periodically(
+            min(CHECK_INTERVAL, settings.max_silence / 4), watchdog.check_once, random=random
+        )
+        yield run_periodically(CHECK_INTERVAL, self._recycle_once, random=random)
         yield run_maintenance(Maintenance(self._store, self._ids.job), settings, random=random)
-        if self._beside is not None:
-            yield self._beside(self._store, settings)
+        if self._background_services is not None:
+            yield self._background_services(self._store, settings)
 
     def _recovery(self, holder: LeaseHolder, queues: list[str]) -> Recovery:
-        """For before anything new is taken; the identity is held, so earlier boots are dead."""
-        scope: Scope = "all" if self._plan.topology == "single" else "instance"
+        """Return the recovery to run before the first claim, under the identity lock."""
+        scope: RecoveryScope = "all" if self._options.topology == "single" else "instance"
         return Recovery(self._store, holder, scope=scope, new_id=self._ids.job, queues=queues)
 
     async def _stop(self) -> WorkerExit:
-        """Within the grace in order, then by force; a second signal goes straight to force."""
-        self._asked.set()
-        self._family.stop(self._grace)
-        await first(self._family.gone(self._grace + AFTER_GRACE), self._hurry)
-        await self._family.gone(0.0)
-        failed = self._plan.burst and any(self._settled[str(state)] for state in BAD_ENDS)
-        return WorkerExit.FAILED if failed or self._hurry.is_set() else WorkerExit.FINE
+        """Stop in order within the grace, then by force; a second signal skips the grace."""
+        self._stop_requested.set()
+        self._pool.stop(self._grace)
+        await first(self._pool.wait_gone(self._grace + EXIT_TIMEOUT_S), self._force_requested)
+        await self._pool.wait_gone(0.0)
+        failed = self._options.burst and any(self._settled[str(state)] for state in FAILED_STATES)
+        return WorkerExit.FAILED if failed or self._force_requested.is_set() else WorkerExit.OK
 
     async def _drained(self) -> None:
-        """Until two rounds of asking find no child with work, and nothing done in between."""
+        """Wait until two rounds of drain requests find no work, and no job ended in between."""
         before = -1
         while True:
-            working = self._family.at_work
-            await asyncio.gather(*(kin.ask_drained() for kin in working))
-            done = self._settled.total() + sum(sum(kin.settled.values()) for kin in working)
-            if done == before and working and working == self._family.at_work:
+            working = self._pool.running_jobs
+            await asyncio.gather(*(child.request_drain() for child in working))
+            done = self._settled.total() + sum(sum(child.settled.values()) for child in working)
+            if done == before and working and working == self._pool.running_jobs:
                 return
             before = done
             if not working:
-                await asyncio.sleep(0.05)  # the next child is on its way
+                await asyncio.sleep(0.05)  # the next child is starting
 
     async def _recycle_once(self) -> None:
-        for kin in self._family.working:
-            memory, ended = kin.board.memory_in_use, kin.board.ended
-            if self._plan.max_memory and ended and memory > self._plan.max_memory:
-                self._family.replace(kin, f"it uses {memory:,} bytes")
-            elif self._plan.max_jobs and ended >= self._plan.max_jobs:
-                self._family.replace(kin, f"it has run {ended:,} jobs")
+        for child in self._pool.working:
+            memory, ended = child.lease_table.memory_in_use, child.lease_table.ended
+            if self._options.max_memory and ended and memory > self._options.max_memory:
+                self._pool.replace(child, f"it uses {memory:,} bytes")
+            elif self._options.max_jobs and ended >= self._options.max_jobs:
+                self._pool.replace(child, f"it has run {ended:,} jobs")
 
     async def _spawn(self) -> ChildProcess:
         return await ChildProcess.spawn(
-            self._program, asdict(self._plan), born=self._clock.monotonic()
+            self._program, asdict(self._options), started_at=self._clock.monotonic()
         )
 
-    async def _died(self, kin: ChildProcess) -> None:
-        """Settle what it left, however long the store takes: nobody else knows who is to blame."""
-        self._settled.update(kin.settled)
-        entries = list(kin.board.entries())
+    async def _on_child_exit(self, child: ChildProcess) -> None:
+        """Close the runs of a dead child, however long the store takes.
+
+        Only this supervisor knows which runs are charged.
+        """
+        self._settled.update(child.settled)
+        entries = list(child.lease_table.entries())
         if not entries:
             return
-        found = findings(kin, entries, now=self._clock.monotonic())
+        report = attribute_crash(child, entries, now=self._clock.monotonic())
         leases = [entry.lease for entry in entries]
-        for tries in count(1):
+        for attempt in count(1):
             try:
-                went = await close_runs(self._store, leases, found, new_id=self._ids.job)
+                states = await close_runs(self._store, leases, report, new_id=self._ids.job)
             except OperatorError as error:
-                log.warning("cannot settle the runs of child %d yet: %s", kin.pid, error)
-                if isinstance(error, StoreClosed) or (self._asked.is_set() and tries > TRIES):
-                    return  # their leases lapse, and another worker takes them over
+                log.warning("cannot close runs, will try again pid=%d: %s", child.pid, error)
+                if isinstance(error, StoreClosed) or (
+                    self._stop_requested.is_set() and attempt > MAX_CLOSE_ATTEMPTS
+                ):
+                    return  # their leases expire and another worker reclaims them
                 await asyncio.sleep(0.2)
             else:
-                self._settled.update({str(state): number for state, number in went.items()})
-                log.warning("child %d left %d runs: %s", kin.pid, len(leases), dict(went))
+                self._settled.update({str(state): number for state, number in states.items()})
+                log.warning(
+                    "runs of a dead child closed pid=%d runs=%d states=%s",
+                    child.pid,
+                    len(leases),
+                    dict(states),
+                )
                 return
 
 
 async def retry_transient(
-    step: Callable[[], Awaitable[object]], passing: tuple[type[OperatorError], ...] = PASSING
+    step: Callable[[], Awaitable[object]],
+    transient: tuple[type[OperatorError], ...] = TRANSIENT_ERRORS,
 ) -> None:
-    """Do it, again and again while the store is busy, full or away: these pass."""
+    """Run a step, and repeat it while it raises one of the transient errors."""
     while True:
         try:
             await step()
-        except passing as error:
+        except transient as error:
             log.warning("cannot start yet, will try again: %s", error)
             await asyncio.sleep(0.5)
         else:
@@ -313,14 +351,14 @@ async def retry_transient(
 
 
 async def first(step: Awaitable[T], event: asyncio.Event) -> T | None:
-    """What `step` gives; None if the event comes first, and then the step is cancelled."""
-    doing = asyncio.ensure_future(step)
+    """Return the result of `step`; None if the event is set first, which cancels the step."""
+    task = asyncio.ensure_future(step)
     waiting = asyncio.create_task(event.wait())
-    await asyncio.wait({doing, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if doing.done():
-        return doing.result()
-    doing.cancel()
+    if task.done():
+        return task.result()
+    task.cancel()
     with suppress(asyncio.CancelledError):
-        await doing
+        await task
     return None

@@ -1,4 +1,4 @@
-"""Keeping children alive and honest: their leases, their signs of life, their time limits."""
+"""The watchdog of child processes: renews their leases, kills silent or overdue children."""
 
 import logging
 from collections.abc import Callable
@@ -10,24 +10,24 @@ from outlast.config import Settings
 from outlast.core.duration import MICROSECOND
 from outlast.core.state import Loss
 from outlast.store.contract.jobs import Jobs
-from outlast.worker.executors.guarded_process import TERMINATE_TIMEOUT
-from outlast.worker.supervisor.child_process import ChildProcess, Role
+from outlast.worker.executors.guarded_process import TERMINATE_TIMEOUT_S
+from outlast.worker.supervisor.child_process import ChildProcess, ChildRole
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry
 
 log = logging.getLogger("outlast.worker")
 
-MERCY: Final = timedelta(seconds=1)
-"""How long a handler that was told its time is over may still take to stop by itself."""
+STOP_TIMEOUT: Final = timedelta(seconds=1)
+"""Time for which a handler past its `max_runtime` may still stop by itself."""
 
-LONGEST_START: Final = timedelta(minutes=10)
-"""How long a child may take to load its app, however short `max_silence` is."""
+MAX_START_TIME: Final = timedelta(minutes=10)
+"""Time for which a child may load its app without a heartbeat."""
 
-OUTSIDE: Final = frozenset({"process", "command"})
-"""Executors that end such a handler themselves, and no neighbour with it; they take longer."""
+OUT_OF_PROCESS_EXECUTORS: Final = frozenset({"process", "command"})
+"""Executors that kill such a handler themselves, without the child; they get more time."""
 
 
 class ChildWatchdog:
-    """Two steps, each on a clock of its own; neither waits for any user code."""
+    """Renews and checks, each in its own periodic loop. Neither waits for user code."""
 
     def __init__(
         self,
@@ -41,19 +41,26 @@ class ChildWatchdog:
         self._settings = settings
         self._clock = clock
         self._members = members
-        self._looked = clock.monotonic()
+        self._last_check = clock.monotonic()
 
     async def renew_once(self) -> int:
-        """Renew what the living hold; how many leases were. Tells a child what it must know."""
-        held = [(kin, entry.lease) for kin in self._members() for entry in kin.board.entries()]
+        """Renew the leases of all children; return how many were renewed.
+
+        A child is informed of a lease that was lost or is to be cancelled.
+        """
+        held = [
+            (child, entry.lease)
+            for child in self._members()
+            for entry in child.lease_table.entries()
+        ]
         if not held:
             return 0
         leases = [lease for _, lease in held]
         renewals = await self._store.renew(leases, span=self._settings.lease)
-        for (kin, lease), renewal in zip(held, renewals, strict=True):
+        for (child, lease), renewal in zip(held, renewals, strict=True):
             if not renewal.held or renewal.cancel_requested:
-                kin.line.send(
-                    "found",
+                child.channel.send(
+                    "renewal",
                     job=lease.job_id,
                     token=lease.token,
                     held=renewal.held,
@@ -62,40 +69,42 @@ class ChildWatchdog:
         return sum(renewal.held for renewal in renewals)
 
     async def check_once(self) -> int:
-        """End children that are silent, or hold a run past its time limit; how many."""
-        now, before = self._clock.monotonic(), self._looked
-        self._looked = now
-        members = [kin for kin in self._members() if kin.killed_for is None]
-        late = [kin for kin in members if self._is_late(kin, now)]
-        for kin in late:
-            log.error("child past a run's max_runtime pid=%d", kin.pid)
-            kin.kill(Loss.TIMEOUT)
-        # If this process itself stood still, nobody was silent: nobody was heard.
+        """Kill children that are silent or have an overdue run; return how many."""
+        now, before = self._clock.monotonic(), self._last_check
+        self._last_check = now
+        members = [child for child in self._members() if child.killed_for is None]
+        overdue = [child for child in members if self._is_overdue(child, now)]
+        for child in overdue:
+            log.error("child past a run's max_runtime pid=%d", child.pid)
+            child.kill(Loss.TIMEOUT)
+        # If the supervisor itself was suspended, no heartbeat is missing.
         silence = self._settings.max_silence
         was_awake = now - before < silence // MICROSECOND
-        silent = [kin for kin in members if was_awake and self._is_silent(kin, now)]
-        for kin in silent:
-            log.error("child silent pid=%d for longer than %s", kin.pid, silence)
-            kin.stacks = await kin.dump()
-            kin.kill(Loss.SILENT)
-        return len(late) + len(silent)
+        silent = [child for child in members if was_awake and self._is_silent(child, now)]
+        for child in silent:
+            log.error("child silent pid=%d for longer than %s", child.pid, silence)
+            child.stacks = await child.dump()
+            child.kill(Loss.SILENT)
+        return len(overdue) + len(silent)
 
-    def _is_silent(self, kin: ChildProcess, now: int) -> bool:
+    def _is_silent(self, child: ChildProcess, now: int) -> bool:
         silence = self._settings.max_silence
-        if (
-            kin.role is Role.STARTING
-        ):  # importing an app gives no sign of life, and may take a while
-            silence = max(silence, LONGEST_START)
-        return now - kin.seen > silence // MICROSECOND
+        if child.role is ChildRole.STARTING:  # it sends no heartbeat while it imports the app
+            silence = max(silence, MAX_START_TIME)
+        return now - child.last_heartbeat > silence // MICROSECOND
 
     @staticmethod
-    def _is_late(kin: ChildProcess, now: int) -> bool:
-        return any(is_late(entry, now) for entry in kin.board.entries())
+    def _is_overdue(child: ChildProcess, now: int) -> bool:
+        return any(is_overdue(entry, now) for entry in child.lease_table.entries())
 
 
-def is_late(entry: LeaseEntry, now: int) -> bool:
-    """Whether its handler still runs, though its time was over some while ago."""
+def is_overdue(entry: LeaseEntry, now: int) -> bool:
+    """Whether the handler still runs after its deadline and the time to stop."""
     if entry.deadline is None or entry.has_returned:
         return False
-    patience = timedelta(seconds=TERMINATE_TIMEOUT) if entry.executor in OUTSIDE else timedelta()
-    return now > entry.deadline + (MERCY + patience) // MICROSECOND
+    extra = (
+        timedelta(seconds=TERMINATE_TIMEOUT_S)
+        if entry.executor in OUT_OF_PROCESS_EXECUTORS
+        else timedelta()
+    )
+    return now > entry.deadline + (STOP_TIMEOUT + extra) // MICROSECOND

@@ -13,7 +13,7 @@ from outlast.core.job import Job, NewJob
 from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
-from outlast.errors import InvalidJob, PayloadTooLarge
+from outlast.errors import InvalidArgument, InvalidJob, PayloadTooLarge
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
@@ -163,7 +163,7 @@ def _claims(new: NewJob) -> list[tuple[Key, str]]:
 def _is_fine(check: Callable[[], object]) -> bool:
     try:
         check()
-    except InvalidJob:
+    except InvalidArgument:
         return False
     return True
 
@@ -196,7 +196,7 @@ async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
 def _malformed(new: NewJob) -> str | None:
     try:
         _check(new)
-    except InvalidJob as error:
+    except InvalidArgument as error:
         return str(error)
     return None
 

@@ -9,7 +9,7 @@ from typing import assert_never
 from outlast.core.decide import Change, Guard, Successor
 from outlast.core.event import EventKind
 from outlast.core.ids import RunId
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.errors import PayloadTooLarge
 from outlast.store.contract.notifications import Notification
@@ -219,8 +219,8 @@ async def _taken(
     job = replace(
         job,
         token=job.token + 1,
-        holder=NOBODY.instance_id,
-        boot_id=NOBODY.boot_id,
+        holder=UNKNOWN_HOLDER.instance_id,
+        boot_id=UNKNOWN_HOLDER.boot_id,
         started_at=job.started_at or now,
     )
     taken = replace(kept, job=job, run_id=change.run_id, run_started_at=now)

@@ -8,12 +8,12 @@ from outlast.core.audit.model import (
     AuditedEvent,
     AuditedReservation,
     ClosedRun,
+    DanglingKind,
     DanglingRecord,
     JobAudit,
     Predecessor,
     StateRow,
     StateTable,
-    StrayKind,
 )
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
@@ -167,7 +167,7 @@ async def strays(desk: StoreContext, *, limit: int) -> list[DanglingRecord]:
     found = [stray async for stray in _strays(desk)]
     return [
         stray
-        for kind in StrayKind
+        for kind in DanglingKind
         for stray in [stray for stray in found if stray.kind is kind][:limit]
     ]
 
@@ -175,7 +175,7 @@ async def strays(desk: StoreContext, *, limit: int) -> list[DanglingRecord]:
 async def _strays(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(desk, key_layout.RUN):
         rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
-        yield DanglingRecord(kind=StrayKind.RUN, rows=rows)
+        yield DanglingRecord(kind=DanglingKind.RUN, rows=rows)
     async for stray in _of_events(desk):
         yield stray
     async for stray in _of_places(desk):
@@ -192,7 +192,7 @@ async def _strays(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
 
 async def _of_events(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(desk, key_layout.STREAM):
-        yield DanglingRecord(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
+        yield DanglingRecord(kind=DanglingKind.EVENT, rows=(f"events id={entry.value['id']}",))
 
 
 async def _orphans(desk: StoreContext, part: str) -> AsyncIterator[StoredItem]:
@@ -215,7 +215,9 @@ async def _of_places(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
             for entry in await desk.run_unit(partial(_unknown, page=page)):
                 if await desk.run_unit(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
                     rows = (f"{part} {entry.key.sort}",)
-                    yield DanglingRecord(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
+                    yield DanglingRecord(
+                        kind=DanglingKind.PLACE, rows=rows, job_id=entry.value["id"]
+                    )
 
 
 async def _unknown(unit: UnitOfWork, *, page: Sequence[StoredItem]) -> list[StoredItem]:
@@ -237,10 +239,12 @@ async def _of_keys(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
         kept = await desk.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
         if kept is None:
-            yield DanglingRecord(kind=StrayKind.KEY, rows=rows, about=about)
+            yield DanglingRecord(kind=DanglingKind.KEY, rows=rows, about=about)
         elif kept.job.is_final:
             root = JobId(entry.value["root_id"])
-            yield DanglingRecord(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
+            yield DanglingRecord(
+                kind=DanglingKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root
+            )
 
 
 async def _of_slots(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
@@ -261,7 +265,7 @@ async def _of_slots(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
 
 def _unslotted(job: Job) -> DanglingRecord:
     return DanglingRecord(
-        kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
+        kind=DanglingKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
     )
 
 
@@ -270,7 +274,7 @@ async def _of_reservations(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
         held = reservations.from_value(entry.value).reservation
         if held.is_active and await _is_gone(desk, held.job_id):
             rows = (f"reservations id={held.id}",)
-            yield DanglingRecord(kind=StrayKind.RESERVATION, rows=rows, about=held.queue)
+            yield DanglingRecord(kind=DanglingKind.RESERVATION, rows=rows, about=held.queue)
 
 
 async def _is_gone(desk: StoreContext, job_id: str) -> bool:

@@ -14,7 +14,7 @@ from outlast.core.decide import Change
 from outlast.core.event import EventKind
 from outlast.core.job import Job
 from outlast.core.limits import MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
-from outlast.core.ordering import normalised
+from outlast.core.ordering import renumber_positions
 from outlast.core.position import JobEdit, PositionedJob, move_job
 from outlast.core.state import WAITING
 from outlast.store.keyvalue import key_layout
@@ -181,7 +181,7 @@ async def move(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime)
     return await _place(unit, queue, line.changed, now)
 
 
-async def normalise(desk: StoreContext, name: str) -> int:
+async def renumber(desk: StoreContext, name: str) -> int:
     """Make the positions of a queue even; how many changed."""
 
     async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
@@ -193,7 +193,7 @@ async def normalise(desk: StoreContext, name: str) -> int:
         note = await _place(unit, queue, changed, desk.now())
         told = str(len(changed))
         await job_repository.append_event(
-            unit, EventKind.NORMALISED, at=desk.now(), detail=told, queue=name
+            unit, EventKind.RENUMBERED, at=desk.now(), detail=told, queue=name
         )
         return len(changed), note
 
@@ -210,7 +210,9 @@ async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[Placed]:
     for priority in {entry.value["priority"] for entry in entries}:
         own = [entry for entry in entries if entry.value["priority"] == priority]
         lane = [_placed(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
-        even = normalised([each.was for each in lane], queue.queue.ordering, queue.queue.gap)
+        even = renumber_positions(
+            [each.was for each in lane], queue.queue.ordering, queue.queue.gap
+        )
         pairs = zip(lane, even, strict=True)
         changed += [replace(each, position=new) for each, new in pairs if each.was != new]
     return changed

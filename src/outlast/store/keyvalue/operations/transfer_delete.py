@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from outlast.core.job import Key as DedupeKey
+from outlast.core.job import DedupeKey
 from outlast.store.contract.transfer import TableKind
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext

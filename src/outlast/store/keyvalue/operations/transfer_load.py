@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from outlast.clock import MICROSECOND, to_micros
 from outlast.core.delivery import Delivery
-from outlast.core.job import Job
-from outlast.core.job import Key as DedupeKey
+from outlast.core.job import DedupeKey, Job
 from outlast.core.state import State
 from outlast.store.contract.transfer import COLUMNS, Row, TableKind, named
 from outlast.store.keyvalue import key_layout
@@ -140,7 +139,7 @@ async def _put_job(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
         held = {"job_id": job.id, "root_id": job.root_id, "key": new.active_key}
         unit.put(key_layout.active_key(new.active_key), held)
     if before is not None and before.successor is None:
-        is_chained = (before.job.delivery, before.job.state) == (Delivery.CHAIN, State.FAILED)
+        is_chained = (before.job.delivery, before.job.state) == (Delivery.LINKED, State.FAILED)
         marked = replace(before, successor=job.id, is_followed=is_chained, active_key=None)
         job_repository.save(unit, before, marked)
     if group is not None:

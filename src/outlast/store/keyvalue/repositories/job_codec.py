@@ -8,8 +8,7 @@ from typing import Any, Final
 from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
-from outlast.core.job import Job, Slot
-from outlast.core.job import Key as DedupeKey
+from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.state import WAITING, State
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Key, Value

@@ -8,7 +8,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, Slot
 from outlast.core.limits import check_name
 from outlast.core.schedule import SlotOutcome, SlotRecord
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Value
@@ -42,7 +42,7 @@ def is_name(text: str) -> bool:
     """Whether it can be the name of anything."""
     try:
         check_name(text, what="name")
-    except InvalidJob:
+    except InvalidArgument:
         return False
     return True
 

@@ -18,7 +18,7 @@ CREATE TABLE outlast.jobs (
   queue text COLLATE "C" NOT NULL CONSTRAINT queue_name
     CHECK (octet_length(queue) BETWEEN 1 AND 128 AND queue !~ '[^A-Za-z0-9_.:-]'),
   delivery text COLLATE "C" NOT NULL
-    CONSTRAINT known_delivery CHECK (delivery IN ('lease', 'chain', 'once')),
+    CONSTRAINT known_delivery CHECK (delivery IN ('lease', 'linked', 'once')),
   params json NOT NULL CONSTRAINT params_size CHECK (octet_length(params::text) <= 262144),
   max_attempts integer CONSTRAINT attempts CHECK (max_attempts BETWEEN 1 AND 1000000),
   created_at bigint NOT NULL,
@@ -69,7 +69,7 @@ CREATE TABLE outlast.waiting (
     || int8send(created_at # '-9223372036854775808'::bigint)
     || int8send(seq # '-9223372036854775808'::bigint)
   ) STORED,
-  -- A started `once` or `chain` job is never requeued.
+  -- A started `once` or `linked` job is never requeued.
   CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000);

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from outlast.concurrency import LazyLoopThread
 from outlast.store.contract.notifications import Notification, Topic
-from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
 from outlast.store.postgres.notify.listener import (
     LISTEN_UNAVAILABLE,
@@ -24,7 +24,7 @@ class PgNotificationBridge:
     def __init__(
         self,
         address: PostgresUrl,
-        loop_thread: LoopThread,
+        loop_thread: LazyLoopThread,
         *,
         wanted: Callable[[], frozenset[Topic]],
         deliver: Callable[[Notification], None],

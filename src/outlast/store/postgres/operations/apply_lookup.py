@@ -181,7 +181,7 @@ async def _lock_expired_reservations(
 async def _lock_ended(
     work: UnitOfWork, changes: _Changes, known: _Identities
 ) -> dict[str, LockedJob]:
-    """Lock ended jobs: recovery marks a failed chain job dead, or adds its missing successor."""
+    """Lock ended jobs: recovery marks a failed linked job dead, or adds its missing successor."""
     failed = sorted(job for job, change in changes.items() if change.was is State.FAILED)
     rows = await work.rows("apply.lock_ended", jobs=failed) if failed else []
     successors = await _successors_of(work, [row[0] for row in rows])

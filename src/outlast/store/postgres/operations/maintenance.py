@@ -71,7 +71,7 @@ class PostgresMaintenanceOperations(PostgresOperations):
         return [job_rows.job(tuple(row)) for row in await self._pool.in_snapshot(read)]
 
     async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        """Return failed `chain` jobs without a successor, by `seq`."""
+        """Return failed `linked` jobs without a successor, by `seq`."""
         return await self._jobs("maintenance.missing_successors", after=after, limit=limit)
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:

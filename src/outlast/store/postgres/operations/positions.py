@@ -1,4 +1,4 @@
-"""Positions of waiting jobs: move, edit, normalise."""
+"""Positions of waiting jobs: move, edit, renumber."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -22,11 +22,11 @@ _MAX_POSITION: Final = 2**63 - 1
 
 
 class PostgresPositionOperations(PostgresOperations):
-    """Normalise the positions of a queue."""
+    """Renumber the positions of a queue."""
 
-    async def normalise(self, queue: str) -> int:
+    async def renumber(self, queue: str) -> int:
         """Renumber the positions of a queue by its gap; return the number of changed jobs."""
-        return await self._pool.transact(require_open_store(lambda work: _normalise(work, queue)))
+        return await self._pool.transact(require_open_store(lambda work: _renumber(work, queue)))
 
 
 class LockedWaitingJob(Protocol):
@@ -80,13 +80,13 @@ async def last_position(work: UnitOfWork, queue: str, priority: int) -> int:
     return int(await work.one("positions.last", queue=queue, priority=priority))
 
 
-async def _normalise(work: UnitOfWork, queue: str) -> int:
+async def _renumber(work: UnitOfWork, queue: str) -> int:
     await lock_queues(work, [queue])
     ordering, gap = await _ordering(work, queue)
-    name = "positions.normalise" if ordering == Ordering.POSITION else "positions.normalise_placed"
+    name = "positions.renumber" if ordering == Ordering.POSITION else "positions.renumber_placed"
     changed = await work.run(name, queue=queue, gap=gap)
     if changed:
-        await record_queue_event(work, queue, EventKind.NORMALISED, None, str(changed))
+        await record_queue_event(work, queue, EventKind.RENUMBERED, None, str(changed))
     return changed
 
 

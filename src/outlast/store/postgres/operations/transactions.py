@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from outlast.core.job import NewJob
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract.jobs import Added
 from outlast.store.postgres import handler_connection
 from outlast.store.postgres.caller_connection import with_caller_connection
@@ -32,7 +32,7 @@ class PostgresTransactionOperations(PostgresAddOperations):
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         """Insert jobs on the caller's connection; they are stored when the caller commits.
 
-        Raises InvalidJob if the connection leads to another server, database or schema.
+        Raises InvalidArgument if the connection leads to another server, database or schema.
         """
         for is_last in (False, True):
             expected = await self._server_identity(refresh=is_last)
@@ -41,7 +41,7 @@ class PostgresTransactionOperations(PostgresAddOperations):
                 return await with_caller_connection(connection, use, self.address, self._probe)
             except _OtherServerError as found:
                 if is_last:
-                    raise InvalidJob(
+                    raise InvalidArgument(
                         f"tx is a connection to {found}, not to {self.address.safe_text}, schema "
                         f"{self.address.schema}"
                     ) from found

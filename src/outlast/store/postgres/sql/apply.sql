@@ -210,7 +210,7 @@ FROM unnest(
 );
 
 -- @dead_letter
--- The one change of a final state: recovery marks a failed chain job as dead letter.
+-- The one change of a final state: recovery marks a failed linked job as dead letter.
 UPDATE outlast.ends AS e
 SET state = c.state, reason = c.reason
 FROM unnest(:jobs::uuid[], :states::text[], :reasons::text[]) AS c (job, state, reason)

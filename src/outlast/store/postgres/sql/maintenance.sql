@@ -94,7 +94,7 @@ FROM (
   SELECT e.job, e.seq
   FROM outlast.ends AS e
   WHERE e.state = 'failed' AND e.seq > :after::bigint
-    AND (SELECT j.delivery FROM outlast.jobs AS j WHERE j.id = e.job) = 'chain'
+    AND (SELECT j.delivery FROM outlast.jobs AS j WHERE j.id = e.job) = 'linked'
     AND (SELECT n.id FROM outlast.jobs AS n WHERE n.retry_of = e.job) IS NULL
   ORDER BY e.seq
   LIMIT :limit::bigint

@@ -144,7 +144,7 @@ UPDATE outlast.waiting
 SET position = (:positions::jsonb ->> job::text)::bigint
 WHERE job = ANY(:jobs::uuid[]);
 
--- @normalise
+-- @renumber
 -- A `position` queue: every waiting job.
 UPDATE outlast.waiting AS w
 SET position = p.place
@@ -157,7 +157,7 @@ FROM (
 ) AS p
 WHERE w.job = p.job AND w.position <> p.place;
 
--- @normalise_placed
+-- @renumber_placed
 -- A `scheduled` queue: the moved jobs, on their side of 0.
 UPDATE outlast.waiting AS w
 SET position = p.place

@@ -10,7 +10,7 @@ CREATE TABLE outlast_jobs (
     CONSTRAINT job_name CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
   queue TEXT NOT NULL
     CONSTRAINT queue_name CHECK (length(queue) BETWEEN 1 AND 128 AND queue NOT GLOB '*[^A-Za-z0-9_.:-]*'),
-  delivery TEXT NOT NULL CONSTRAINT known_delivery CHECK (delivery IN ('lease', 'chain', 'once')),
+  delivery TEXT NOT NULL CONSTRAINT known_delivery CHECK (delivery IN ('lease', 'linked', 'once')),
   params TEXT NOT NULL
     CONSTRAINT params_size CHECK (length(CAST(params AS BLOB)) <= 262144)
     CONSTRAINT params_json CHECK (json_valid(params)),
@@ -49,7 +49,7 @@ CREATE TABLE outlast_waiting (
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
   grp INTEGER,
-  -- A started `once` or `chain` job never comes back.
+  -- A started `once` or `linked` job never comes back.
   CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
 );
 -- The claim order, by type so that a worker pays nothing for the types it does not serve.

@@ -29,8 +29,8 @@ def rearrange(work: WriteTransaction, change: Change) -> None:
 
 
 @require_open_store
-def normalise(work: WriteTransaction, queues: Sequence[str]) -> list[int]:
-    return [_normalise(work, queue) for queue in queues]
+def renumber(work: WriteTransaction, queues: Sequence[str]) -> list[int]:
+    return [_renumber(work, queue) for queue in queues]
 
 
 def _edit(work: WriteTransaction, edit: JobEdit) -> None:
@@ -69,16 +69,16 @@ async def _write(work: WriteTransaction, places: Mapping[int, int]) -> None:
         work.run("positions.write", places=to_json_param(list(places.items())))
 
 
-def _normalise(work: WriteTransaction, queue: str) -> int:
+def _renumber(work: WriteTransaction, queue: str) -> int:
     found = work.run("queues.get", name=queue).fetchone()
     ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
     if ordering == Ordering.POSITION:
-        changed = work.run("positions.normalise", queue=queue, gap=gap).rowcount
+        changed = work.run("positions.renumber", queue=queue, gap=gap).rowcount
     else:
-        changed = work.run("positions.normalise_placed", queue=queue, gap=gap).rowcount
+        changed = work.run("positions.renumber_placed", queue=queue, gap=gap).rowcount
     if changed:
-        told = {"kind": EventKind.NORMALISED, "detail": str(changed)}
-        work.run("positions.normalised", queue=queue, now=work.now, **told)
+        told = {"kind": EventKind.RENUMBERED, "detail": str(changed)}
+        work.run("positions.renumbered", queue=queue, now=work.now, **told)
     return changed
 
 

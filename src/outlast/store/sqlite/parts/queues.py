@@ -34,8 +34,8 @@ class SqliteQueues(SqliteOperations):
         resumed: bool = (await self._writer.submit(verbs.resume, [name]))[0]
         return resumed
 
-    async def normalise(self, queue: str) -> int:
-        changed: int = (await self._writer.submit(verbs.normalise, [queue]))[0]
+    async def renumber(self, queue: str) -> int:
+        changed: int = (await self._writer.submit(verbs.renumber, [queue]))[0]
         return changed
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:

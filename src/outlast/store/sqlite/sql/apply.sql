@@ -237,7 +237,7 @@ WHERE c.ok AND c.guard <> 'ended'
   AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled');
 
 -- @bury
--- The one exception to "terminal stays terminal": recovery declares a failed chain job dead.
+-- The one exception to "terminal stays terminal": recovery declares a failed linked job dead.
 UPDATE outlast_ends
 SET state = c.to_state, reason = c.end_reason
 FROM temp.outlast_changes AS c

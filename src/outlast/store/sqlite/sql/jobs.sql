@@ -275,7 +275,7 @@ FROM (
   SELECT e.job
   FROM outlast_ends AS e INDEXED BY outlast_ends_state
   CROSS JOIN outlast_jobs AS j ON j.seq = e.job
-  WHERE e.state = 'failed' AND e.job > :after AND j.delivery = 'chain'
+  WHERE e.state = 'failed' AND e.job > :after AND j.delivery = 'linked'
     AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS n WHERE n.retry_of = e.job)
   ORDER BY e.job
   LIMIT :limit

@@ -140,7 +140,7 @@ SET position = p.value ->> 1
 FROM json_each(:places) AS p
 WHERE outlast_waiting.job = p.value ->> 0;
 
--- @normalise
+-- @renumber
 -- A `position` queue: everybody who waits.
 UPDATE outlast_waiting
 SET position = p.place
@@ -155,7 +155,7 @@ FROM (
 ) AS p
 WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.place;
 
--- @normalise_placed
+-- @renumber_placed
 -- A `scheduled` queue: those that were put somewhere, on their side of 0.
 UPDATE outlast_waiting
 SET position = p.place
@@ -177,6 +177,6 @@ FROM (
 ) AS p
 WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.place;
 
--- @normalised
+-- @renumbered
 INSERT INTO outlast_events (queue, at, kind, token, detail)
 VALUES (:queue, :now, :kind, 0, :detail);

@@ -4,7 +4,7 @@ from outlast.store.sqlite.operations.add import add
 from outlast.store.sqlite.operations.apply import apply
 from outlast.store.sqlite.operations.claim import ClaimRequest, claim
 from outlast.store.sqlite.operations.documents import swap
-from outlast.store.sqlite.operations.positions import normalise
+from outlast.store.sqlite.operations.positions import renumber
 from outlast.store.sqlite.operations.workers import beat, enlist, retire
 from outlast.store.sqlite.verbs.footing import change_status
 from outlast.store.sqlite.verbs.group import (
@@ -37,12 +37,12 @@ __all__ = [
     "free_reservations",
     "keep",
     "load",
-    "normalise",
     "pause",
     "promote",
     "prune",
     "remove_orphans",
     "renew",
+    "renumber",
     "report",
     "reserve",
     "resume",

@@ -1,4 +1,4 @@
-"""A store and the model, asked the same things by the same clock."""
+"""Ask a store and the model the same questions by the same clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -120,7 +120,7 @@ class StoreComparison:
         self.both(lambda store: _explained(store, self.known))
         for store in (self.model, self.store):
             found = self._run(verify(store, page=PAGE)).violations
-            assert found == (), f"a store that nobody has broken is said to be: {found}"
+            assert found == (), f"verify reports violations in an intact store: {found}"
 
     def close(self) -> None:
         """Let go of both."""

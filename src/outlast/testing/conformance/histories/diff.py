@@ -1,4 +1,4 @@
-"""Where two answers differ, told in a few lines."""
+"""Describe the difference of two answers in a few lines."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass

@@ -1,4 +1,4 @@
-"""What must be true of everything a store holds, whatever happened before."""
+"""Invariants that hold for everything a store holds, after any history."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -54,7 +54,7 @@ def _check_place(job: Job, runs: list[RunRecord]) -> None:
 
 def _check_tokens(job: Job, runs: list[RunRecord]) -> None:
     assert [run.token for run in runs] == list(range(1, job.token + 1)), f"{job.id} lost a run"
-    at_most_once = job.delivery in {Delivery.CHAIN, Delivery.ONCE}
+    at_most_once = job.delivery in {Delivery.LINKED, Delivery.ONCE}
     assert len(runs) <= 1 or not at_most_once, f"{job.id} ({job.delivery}) ran twice"
 
 

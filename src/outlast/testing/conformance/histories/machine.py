@@ -92,7 +92,7 @@ def history_machine(make_store: MakeStore, *, every: int = 1) -> type["HistoryMa
 
 
 class HistoryMachine(RuleBasedStateMachine):
-    """One history. `seen` are jobs and claims as somebody once saw them, by now stale or not."""
+    """One history. `seen` holds jobs and claims as once read, by now stale or not."""
 
     def __init__(self, twins: StoreComparison) -> None:
         super().__init__()
@@ -300,7 +300,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.twins.both(_scheduled, shown=_unversioned)
 
     def move(self, where: Anchor, fresh: bool, back: int, beside: int) -> None:
-        """Beside anybody: a target of another queue or priority, or that is gone, is refused."""
+        """Move beside any job: a missing target, or one in another order, is refused."""
         targets = _pick(self.twins.unstarted, beside)
         needs_one = where not in (Anchor.FRONT, Anchor.BACK)
         for job in _pick(self.twins.unstarted if fresh else self.seen, back):
@@ -313,8 +313,8 @@ class HistoryMachine(RuleBasedStateMachine):
             self.seen.append(job)
             self._apply([(job, Edited(edit))])
 
-    def normalise(self, queue: str) -> None:
-        self.twins.both(lambda store: store.normalise(queue))
+    def renumber(self, queue: str) -> None:
+        self.twins.both(lambda store: store.renumber(queue))
         self.twins.both(_of_no_job)
 
     def reserve(self, draft: JobDraft, span: timedelta) -> None:

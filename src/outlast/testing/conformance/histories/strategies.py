@@ -29,7 +29,7 @@ from outlast.core.event import (
 )
 from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
-from outlast.core.job import Key, NewJob, Slot
+from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit
 from outlast.core.run import LeaseHolder
@@ -66,7 +66,7 @@ class JobDraft:
     due: tuple[timedelta | None, timedelta | None]  # delay, at from now
     start_within: timedelta | None
     slot: int | None
-    key: Key | None
+    key: DedupeKey | None
     active_key: str | None
     repeats: int | None
     retries: int | None
@@ -110,7 +110,7 @@ DRAFTS = st.builds(
     type=_mostly(3, *TYPES),
     queue=_mostly(2, *QUEUES),
     name=st.sampled_from(["one", "two"] * 10 + ["two words"]),
-    delivery=st.sampled_from([*[Delivery.LEASE, Delivery.CHAIN] * 2, Delivery.ONCE]),
+    delivery=st.sampled_from([*[Delivery.LEASE, Delivery.LINKED] * 2, Delivery.ONCE]),
     priority=_mostly(20, 0, -1, 5, 5, 40_000),
     max_attempts=st.sampled_from([5, 2, 1, None]),
     due=_mostly(
@@ -125,7 +125,7 @@ DRAFTS = st.builds(
     ),
     start_within=_mostly(9, None, ZERO, SECOND, HOUR),
     slot=_mostly(12, None, -1, 0, 1),
-    key=_mostly(12, None, Key(key="k"), Key(key="k", bucket="b"), Key(key="l")),
+    key=_mostly(12, None, DedupeKey(key="k"), DedupeKey(key="k", bucket="b"), DedupeKey(key="l")),
     active_key=_mostly(4, None, "x", "x", "y"),
     repeats=_mostly(20, None, 0, 1),
     retries=_mostly(12, None, 0, 1, 2, 3),
@@ -334,7 +334,7 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("resume", name=st.sampled_from(QUEUES))),
     (4, _MOVE),
     (2, _EDIT),
-    (1, _step("normalise", queue=st.sampled_from(QUEUES))),
+    (1, _step("renumber", queue=st.sampled_from(QUEUES))),
     (2, _step("reserve", draft=DRAFTS, span=_SPANS)),
     (1, _step("extend_reservation", back=_BACK, span=_SPANS)),
     (1, _step("abandon", reason=st.sampled_from(list(Abandonment)))),

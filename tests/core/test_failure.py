@@ -4,8 +4,8 @@ import traceback
 
 import pytest
 
+from outlast.core.failure import parse_traceback
 from outlast.core.failure_sink import raised_by
-from outlast.core.trace_text import read_trace
 
 
 class Oddity(Exception):
@@ -31,7 +31,7 @@ def test_text_and_exception_tell_the_same(error: Exception) -> None:
         text = "".join(traceback.format_exception(caught))
         expected, *_ = raised_by(caught)
 
-    [found] = read_trace(text)
+    [found] = parse_traceback(text)
 
     assert (found.type, found.message) == (expected.type, expected.message)
     assert found.frames == expected.frames
@@ -40,4 +40,4 @@ def test_text_and_exception_tell_the_same(error: Exception) -> None:
 
 @pytest.mark.parametrize("text", ["", "the command ended with exit status 3", "Traceback (most"])
 def test_what_is_no_traceback_tells_nothing(text: str) -> None:
-    assert read_trace(text) == ()
+    assert parse_traceback(text) == ()

@@ -1,4 +1,4 @@
-"""Moving a job among those that wait: it comes exactly where it should, and nobody else moves."""
+"""A move puts a waiting job exactly where it should be, and moves no other job."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count, pairwise
@@ -14,11 +14,11 @@ from outlast.core.ordering import (
     distribute_positions,
     first_position,
     next_position,
-    normalised,
+    renumber_positions,
 )
-from outlast.core.position import ROOM, Anchor, JobEdit, MoveTo, PositionedJob, move_job
+from outlast.core.position import SPACE_PER_JOB, Anchor, JobEdit, MoveTo, PositionedJob, move_job
 from outlast.core.sync_coroutine import run_without_waiting
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 TARGET = JobId("the-target")
 
@@ -121,7 +121,7 @@ def test_every_move_gives_the_order_asked_for(
 
 
 @given(st.lists(positions, min_size=2, max_size=40), moves)
-def test_nobody_but_the_unplaced_before_the_target_loses_a_zero(
+def test_only_the_unplaced_before_the_target_get_a_position(
     places: list[int], steps: list[tuple[Anchor, int, int]]
 ):
     line = Line(places)
@@ -139,7 +139,7 @@ def test_nobody_but_the_unplaced_before_the_target_loses_a_zero(
         assert all(line.jobs[seq] == 0 for seq in kept)
 
 
-def test_between_two_it_takes_the_middle_and_shifts_nobody():
+def test_between_two_it_gets_the_middle_and_shifts_no_other():
     line = Line([100, 200, 300])
 
     move(line, Anchor.AFTER, 3, 1)
@@ -245,10 +245,10 @@ def test_a_new_job_is_behind_and_a_first_one_before_and_neither_is_at_zero(end: 
 
 
 @given(st.lists(st.integers(-5, 5), max_size=30), st.sampled_from(Ordering))
-def test_normalised_positions_keep_the_order(places: list[int], ordering: Ordering):
+def test_renumbered_positions_keep_the_order(places: list[int], ordering: Ordering):
     places.sort()
 
-    even = normalised(places, ordering, 10)
+    even = renumber_positions(places, ordering, 10)
 
     assert even == sorted(even)
     if ordering is Ordering.POSITION:
@@ -256,7 +256,7 @@ def test_normalised_positions_keep_the_order(places: list[int], ordering: Orderi
     else:
         assert [(p > 0) - (p < 0) for p in even] == [(p > 0) - (p < 0) for p in places]
         assert len(set(even)) == len(places) - max(0, places.count(0) - 1)
-    assert normalised(even, ordering, 10) == even
+    assert renumber_positions(even, ordering, 10) == even
 
 
 def test_a_window_has_room_for_more_after_it_was_spread():
@@ -267,14 +267,14 @@ def test_a_window_has_room_for_more_after_it_was_spread():
             break
 
     gaps = [line.jobs[b] - line.jobs[a] for a, b in pairwise(line.order)]
-    assert max(gaps) >= ROOM
+    assert max(gaps) >= SPACE_PER_JOB
 
 
 @pytest.mark.parametrize(
     ("where", "target"), [(Anchor.FRONT, TARGET), (Anchor.BEFORE, None), (Anchor.SWAP, None)]
 )
 def test_a_place_has_a_target_exactly_when_it_needs_one(where: Anchor, target: JobId | None):
-    with pytest.raises(InvalidJob, match=str(where)):
+    with pytest.raises(InvalidArgument, match=str(where)):
         MoveTo(where, target)
 
 
@@ -284,5 +284,5 @@ def test_an_edit_names_what_it_gives_and_never_tells_the_params():
 
 @pytest.mark.parametrize("given_up", [{}, {"delay": "both", "at": "both"}])
 def test_an_edit_changes_something_and_is_due_once(given_up: dict[str, object]):
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         JobEdit(**given_up)

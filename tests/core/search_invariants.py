@@ -10,33 +10,33 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.state import RunStatus, State
 
-from . import crew
-from .crew import CURRENT, Step, Worker
-from .lineage import MAX_ATTEMPTS, Line, Row, Snapshot, Store, decided, snapshot
+from . import search_workers
+from .search_store import MAX_ATTEMPTS, Line, Row, Snapshot, Store, decided, snapshot
+from .search_workers import CURRENT, Step, Worker
 
 COUNTED = frozenset({RunStatus.FAILED, RunStatus.LOST})
 OF_A_RUN = (
-    crew.SUCCEEDED,
-    crew.FAILED,
-    crew.POISONED,
-    crew.STOPPED,
-    crew.SHUT_DOWN,
-    crew.OWNER_DEAD,
-    crew.LEASE_EXPIRED,
-    crew.CANCEL,
+    search_workers.SUCCEEDED,
+    search_workers.FAILED,
+    search_workers.POISONED,
+    search_workers.STOPPED,
+    search_workers.SHUT_DOWN,
+    search_workers.OWNER_DEAD,
+    search_workers.LEASE_EXPIRED,
+    search_workers.CANCEL,
     ev.Skipped(),
 )
 OF_A_WAIT = (
-    (State.QUEUED, crew.CANCEL),
+    (State.QUEUED, search_workers.CANCEL),
     (State.QUEUED, ev.Misfired()),
-    (State.RETRY_WAIT, crew.CANCEL),
+    (State.RETRY_WAIT, search_workers.CANCEL),
     (State.RETRY_WAIT, ev.FellDue()),
     (State.RETRY_WAIT, ev.GivenUp("enough")),
 )
 
 
-class Broken(Exception):
-    """An invariant does not hold any more, after `step`."""
+class InvariantBroken(Exception):
+    """An invariant is broken after `step`."""
 
     def __init__(self, invariant: str) -> None:
         super().__init__(invariant)
@@ -46,7 +46,7 @@ class Broken(Exception):
 
 def must(hold: bool, invariant: str) -> None:
     if not hold:
-        raise Broken(invariant)
+        raise InvariantBroken(invariant)
 
 
 def check_line(line: Line, store: Store) -> None:
@@ -75,7 +75,7 @@ def check_step(before: Line, step: Step) -> None:
         lease = before.tip.open
         is_guarded = step.change.move.guard is Guard.LAPSED
         must(
-            not is_guarded or (lease is not None and lease.lapsed),
+            not is_guarded or (lease is not None and lease.expired),
             "a fresh lease is never reclaimed",
         )
 
@@ -120,19 +120,19 @@ def _check_delivery(line: Line) -> None:
     if line.delivery is Delivery.LEASE:
         must(len(line.rows) == 1, "a lease job has no successor")
         return
-    must(all(row.token <= 1 for row in line.rows), "a chain or once job runs at most once")
-    owed = [line.delivery is Delivery.CHAIN and _is_owed_a_successor(row) for row in line.rows]
+    must(all(row.token <= 1 for row in line.rows), "a linked or once job runs at most once")
+    owed = [line.delivery is Delivery.LINKED and _is_owed_a_successor(row) for row in line.rows]
     has = [True] * (len(line.rows) - 1) + [False]
     must(has == owed, "a successor follows a failure with attempts left, unless cancelled")
 
 
 def _is_owed_a_successor(row: Row) -> bool:
-    failed = any(status in COUNTED for _, status in row.runs) and not row.is_hopeless
+    failed = any(status in COUNTED for _, status in row.runs) and not row.is_permanent
     return failed and row.failures < MAX_ATTEMPTS and row.asked is None
 
 
 def _late_writes(line: Line) -> Iterator[Change]:
-    """Every write that whoever held or read a job earlier may still be about to make."""
+    """Yield every write that an earlier lease holder or reader may still make."""
     for index, row in enumerate(line.rows):
         seen = snapshot(line._replace(rows=line.rows[: index + 1]))
         for (token, _), event in product(row.runs, _of_a_run(line.delivery)):
@@ -142,7 +142,7 @@ def _late_writes(line: Line) -> Iterator[Change]:
 
 
 def _of_a_run(delivery: Delivery) -> tuple[Event, ...]:
-    return (*OF_A_RUN, crew.RELEASED) if delivery is Delivery.LEASE else OF_A_RUN
+    return (*OF_A_RUN, search_workers.RELEASED) if delivery is Delivery.LEASE else OF_A_RUN
 
 
 def _as_of(now: Snapshot, state: State, token: int, event: Event) -> Change:

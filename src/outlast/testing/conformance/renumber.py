@@ -1,4 +1,4 @@
-"""Positions made even again, and the order as it can be looked at."""
+"""`renumber` spaces positions evenly and keeps the order."""
 
 from random import Random
 
@@ -26,71 +26,71 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.move import line, move, positions
 
 
-async def test_normalised_positions_are_even_and_in_the_same_order(store: Store) -> None:
+async def test_renumbered_positions_are_even_and_in_the_same_order(store: Store) -> None:
     a, b, c = await line(store, Ordering.POSITION, 3)
     await move(store, c, Anchor.BEFORE, b)
     await move(store, b, Anchor.BEFORE, c)
     await move(store, c, Anchor.AFTER, b)
     order = await next_ids(store, "lane")
 
-    assert await store.normalise("lane") == 2
+    assert await store.renumber("lane") == 2
 
     assert await positions(store, order) == [100, 200, 300]
     assert await claim_order(store, queue="lane") == order == [a, b, c]
 
 
-async def test_normalising_is_told_of_the_queue(store: Store, clock: FakeClock) -> None:
+async def test_renumbering_is_told_of_the_queue(store: Store, clock: FakeClock) -> None:
     jobs = await line(store, Ordering.POSITION, 3)
     await move(store, jobs[2], Anchor.FRONT)
 
-    changed = await store.normalise("lane")
+    changed = await store.renumber("lane")
 
     [event] = await store.events(None)
     told = (event.kind, event.queue, event.job_id, event.detail, event.at)
     assert changed == 3
-    assert told == (EventKind.NORMALISED, "lane", None, "3", clock.now())
+    assert told == (EventKind.RENUMBERED, "lane", None, "3", clock.now())
 
 
 @pytest.mark.parametrize("ordering", Ordering)
-async def test_normalising_what_is_even_changes_and_tells_nothing(
+async def test_renumbering_what_is_even_changes_and_tells_nothing(
     store: Store, ordering: Ordering
 ) -> None:
     jobs = await line(store, ordering, 3)
 
-    assert await store.normalise("lane") == 0
-    assert await store.normalise("nobody-set-it") == 0
+    assert await store.renumber("lane") == 0
+    assert await store.renumber("nobody-set-it") == 0
 
     assert await next_ids(store, "lane") == jobs
     assert await store.events(None) == []
 
 
-async def test_each_priority_is_normalised_by_itself_and_no_other_queue(store: Store) -> None:
+async def test_each_priority_is_renumbered_by_itself_and_no_other_queue(store: Store) -> None:
     low = await line(store, Ordering.POSITION, 2)
     high = [await put(store, queue="lane", priority=1) for _ in range(2)]
     other = await put(store)
     for job_id in (low[1], high[1], other):
         await move(store, job_id, Anchor.FRONT)
 
-    await store.normalise("lane")
+    await store.renumber("lane")
 
     assert await positions(store, [low[1], low[0]]) == [100, 200]
     assert await positions(store, [high[1], high[0]]) == [100, 200]
     assert await positions(store, [other]) == [-100]
 
 
-async def test_normalising_a_scheduled_queue_leaves_the_unplaced_alone(store: Store) -> None:
+async def test_renumbering_a_scheduled_queue_leaves_the_unplaced_alone(store: Store) -> None:
     a, b, c, d, e = await line(store, Ordering.SCHEDULED)
     for job_id, where in ((d, Anchor.FRONT), (e, Anchor.FRONT), (b, Anchor.BACK)):
         await move(store, job_id, where)
     await move(store, d, Anchor.BEFORE, e)
 
-    assert await store.normalise("lane") == 2
+    assert await store.renumber("lane") == 2
 
     assert await positions(store, [d, e, a, c, b]) == [-200, -100, 0, 0, 100]
     assert await claim_order(store, queue="lane") == [d, e, a, c, b]
 
 
-async def test_every_waiting_state_is_normalised_and_no_running_job(
+async def test_every_waiting_state_is_renumbered_and_no_running_job(
     store: Store, clock: FakeClock
 ) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
@@ -103,7 +103,7 @@ async def test_every_waiting_state_is_normalised_and_no_running_job(
     await block(store, blocked)
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION, gap=7))
 
-    assert await store.normalise("lane") == 3
+    assert await store.renumber("lane") == 3
 
     assert await positions(store, [retrying, blocked, later]) == [7, 14, 21]
     assert await positions(store, [running]) == [200]
@@ -111,7 +111,7 @@ async def test_every_waiting_state_is_normalised_and_no_running_job(
     assert await claim_order(store, queue="lane") == [retrying, later]
 
 
-async def test_normalising_after_many_moves_keeps_the_order(store: Store) -> None:
+async def test_renumbering_after_many_moves_keeps_the_order(store: Store) -> None:
     random, jobs = Random(9), await line(store, Ordering.POSITION, 20, gap=2)
     for _ in range(sizes.SIZES.moves):
         one, other = random.sample(jobs, 2)
@@ -119,7 +119,7 @@ async def test_normalising_after_many_moves_keeps_the_order(store: Store) -> Non
         await move(store, one, where, None if where in (Anchor.FRONT, Anchor.BACK) else other)
     order = await next_ids(store, "lane")
 
-    await store.normalise("lane")
+    await store.renumber("lane")
 
     assert await positions(store, order) == [2 * n for n in range(1, 21)]
     assert await claim_order(store, queue="lane") == order
@@ -133,7 +133,7 @@ async def test_order_survives_a_change_of_ordering(store: Store) -> None:
     order = await next_ids(store, "lane")
     assert order == [jobs[0], jobs[3], jobs[1], jobs[2], new]
 
-    await store.normalise("lane")
+    await store.renumber("lane")
 
     assert await positions(store, order) == [100, 200, 300, 400, 500]
     assert await claim_order(store, queue="lane") == order

@@ -18,15 +18,15 @@ MAX_ATTEMPTS: Final = 2
 
 
 class Open(NamedTuple):
-    """The open run of a job, which is its lease. All there is to time: fresh or lapsed."""
+    """The open run of a job, which is its lease: fresh or expired."""
 
     token: int
-    lapsed: bool = False
-    marked: bool = False  # it bears a cancel request
+    expired: bool = False
+    marked: bool = False  # a cancel was requested
 
 
 class Row(NamedTuple):
-    """One job in the three places it can be; nothing but the store keeps it in exactly one."""
+    """One job in the three state tables; only the store keeps it in exactly one."""
 
     waiting: State | None = State.QUEUED
     open: Open | None = None
@@ -34,10 +34,10 @@ class Row(NamedTuple):
     token: int = 0
     failures: int = 0
     losses: int = 0
-    runs: tuple[tuple[int, RunStatus], ...] = ()  # the closed ones, each with its token
+    runs: tuple[tuple[int, RunStatus], ...] = ()  # the ended ones, each with its token
     result: int | None = None  # the token that wrote it
     asked: int | None = None  # not stored: the token under which its run was asked to stop
-    is_hopeless: bool = False  # not stored: its last run failed for good
+    is_permanent: bool = False  # not stored: its last error was permanent
 
     @property
     def state(self) -> State:
@@ -47,11 +47,11 @@ class Row(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A job and, in a chain, whatever followed it; the last one is its tip."""
+    """A job and its successors; the last one is the tip."""
 
     delivery: Delivery
     rows: tuple[Row, ...] = (Row(),)
-    cancels: int = 0  # how many clients have yet to ask for its end
+    cancels: int = 0  # cancel requests still to come
 
     @property
     def tip(self) -> Row:
@@ -68,7 +68,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What somebody read of a job, and decides by."""
+    """A job as it was read, for a decision."""
 
     id: JobId
     state: State
@@ -80,7 +80,7 @@ class Snapshot:
 
 
 def snapshot(line: Line) -> Snapshot:
-    """The tip as it stands."""
+    """Return the present tip."""
     row, job_id = line.tip, JobId(str(len(line.rows) - 1))
     return Snapshot(job_id, row.state, line.delivery, row.token, row.failures, row.losses)
 
@@ -91,9 +91,9 @@ def decided(seen: Snapshot, event: Event) -> Change:
 
 
 class Store:
-    """The contract of `store/base.py`, applied to one line."""
+    """The store contract, applied to one line."""
 
-    looks_first = False  # a seeded bug: look at the job, then take it without comparing
+    reads_before_claim = False  # a seeded bug: read the job, then claim it without comparing
 
     def claim(self, row: Row) -> Row:
         token = row.token + 1
@@ -102,7 +102,7 @@ class Store:
     def renew(self, row: Row, token: int) -> Row:
         if row.open is None or row.token != token:
             return row
-        return row._replace(open=row.open._replace(lapsed=False))
+        return row._replace(open=row.open._replace(expired=False))
 
     def apply(self, line: Line, change: Change) -> Line:
         """The line after the change; the same line if the change was refused."""
@@ -124,7 +124,7 @@ class Store:
             case Guard.OPEN:
                 return row.open is not None
             case Guard.LAPSED:
-                return row.open is not None and row.open.lapsed
+                return row.open is not None and row.open.expired
             case Guard.WAITING:
                 return row.waiting is not None
             case Guard.STATE:
@@ -153,7 +153,7 @@ class Store:
             failures=row.failures if change.failures is None else change.failures,
             losses=row.losses if change.losses is None else change.losses,
             result=change.token if status is RunStatus.SUCCEEDED else row.result,
-            is_hopeless=change.reason == "permanent",
+            is_permanent=change.reason == "permanent",
         )
 
     def put(self, row: Row, to: State) -> Row:

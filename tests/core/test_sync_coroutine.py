@@ -1,4 +1,4 @@
-"""A coroutine that need not wait is run where nobody could wait for it."""
+"""A coroutine that never suspends runs in synchronous code."""
 
 import asyncio
 
@@ -11,14 +11,14 @@ async def _answer(number: int) -> int:
     return number + 1
 
 
-async def test_its_answer_comes_back_also_inside_a_loop() -> None:
+async def test_result_is_returned_also_inside_a_running_loop() -> None:
     async def outer() -> int:
         return await _answer(1) + await _answer(2)
 
     assert run_without_waiting(outer()) == 5
 
 
-def test_its_error_comes_out() -> None:
+def test_error_is_raised() -> None:
     async def broken() -> None:
         await _answer(1)
         raise KeyError("it")
@@ -27,7 +27,7 @@ def test_its_error_comes_out() -> None:
         run_without_waiting(broken())
 
 
-def test_one_that_would_wait_is_refused_and_closed() -> None:
+def test_coroutine_that_suspends_is_refused_and_closed() -> None:
     closed = []
 
     async def waits() -> None:
@@ -36,7 +36,7 @@ def test_one_that_would_wait_is_refused_and_closed() -> None:
         finally:
             closed.append(True)
 
-    with pytest.raises(RuntimeError, match="waits for something"):
+    with pytest.raises(RuntimeError, match="suspended"):
         run_without_waiting(waits())
 
     assert closed == [True]

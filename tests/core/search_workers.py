@@ -1,4 +1,4 @@
-"""The workers of the protocol search, and every step that they or the world can take on a job."""
+"""Workers of the protocol search, and every step that can happen to a job."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.state import Loss, RunStatus, State
 
-from .lineage import Line, Store, decided, snapshot
+from .search_store import Line, Store, decided, snapshot
 
 SUCCEEDED: Final = ev.Succeeded("1")
 FAILED: Final = ev.Failed("boom")
@@ -25,30 +25,30 @@ CANCEL: Final = ev.CancelRequested()
 
 
 class Mode(StrEnum):
-    """How a worker is."""
+    """State of a worker."""
 
     ALIVE = "alive"
-    PAUSED = "paused"  # frozen with all its beliefs; it may thaw long after its leases lapsed
-    CRASHED = "crashed"  # gone for good; its supervisor knows what it held
+    PAUSED = "paused"  # frozen; it may resume long after its leases have expired
+    CRASHED = "crashed"  # dead; its supervisor knows its leases
 
 
 class Phase(StrEnum):
-    """How far a worker is with a job it took."""
+    """How far a worker is with a job."""
 
-    LOOKED = "looked"  # only in a seeded bug: about to take it
+    READ = "read"  # only in a seeded bug: read, not yet claimed
     RUNNING = "running"
-    SENT = "sent"  # its write is under way and may arrive at any time, even after its death
-    STALE = "stale"  # its run is over, by its own write or another's, and it does not know
+    SENT = "sent"  # its write may arrive at any time, even after its death
+    STALE = "stale"  # its run has ended and the worker does not know
 
 
 CURRENT: Final = frozenset({Phase.RUNNING, Phase.SENT})
 
 
-class Held(NamedTuple):
-    """A lease as its worker believes in it: that of the line's open run, unless it is stale.
+class HeldLease(NamedTuple):
+    """A lease as its worker knows it: that of the line's open run, unless it is stale.
 
-    Which run a stale one was of, and what it may be about to write, need not be remembered: the
-    invariants try every write under every former token on every line that is ever reached.
+    The run of a stale lease and its pending writes are not modelled: the invariants try every
+    write under every former token on every line that is reached.
     """
 
     line: int
@@ -57,41 +57,41 @@ class Held(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """A child process; its supervisor speaks for it once it is dead."""
+    """A child process; its supervisor reports its death."""
 
     mode: Mode = Mode.ALIVE
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldLease, ...] = ()
 
     def becomes(self, mode: Mode) -> "Worker":
-        return Worker(mode, self.held)._forgetting()
+        return Worker(mode, self.held)._without_stale_if_dead()
 
-    def takes(self, held: Held) -> "Worker":
+    def takes(self, held: HeldLease) -> "Worker":
         return self._replace(held=tuple(sorted((*self.held, held), key=repr)))
 
-    def drops(self, held: Held) -> "Worker":
+    def drops(self, held: HeldLease) -> "Worker":
         return self._replace(held=tuple(other for other in self.held if other != held))
 
     def loses(self, line: int) -> "Worker":
-        """The open run of that line is over; whoever held it does not know."""
+        """Return the worker after the open run of that line has ended without its knowledge."""
         worker = self
         for held in self.held:
-            if held.line == line and held.phase is not Phase.LOOKED:
-                worker = worker.drops(held).takes(Held(line, Phase.STALE))
-        return worker._forgetting()
+            if held.line == line and held.phase is not Phase.READ:
+                worker = worker.drops(held).takes(HeldLease(line, Phase.STALE))
+        return worker._without_stale_if_dead()
 
-    def _forgetting(self) -> "Worker":
-        """The dead have nothing more to say about runs that are over."""
+    def _without_stale_if_dead(self) -> "Worker":
+        """Return the worker without its stale leases if it is dead."""
         if self.mode is not Mode.CRASHED:
             return self
         return self._replace(held=tuple(held for held in self.held if held.phase in CURRENT))
 
 
 class Step(NamedTuple):
-    """One thing that can happen on a line, and how the line and the worker are after it."""
+    """One step, and the line and the worker after it."""
 
     what: str
     line: Line
-    worker: Worker | None = None  # None: nobody's step
+    worker: Worker | None = None  # None: not the step of a worker
     change: Change | None = None  # what was written, if it was a write
 
 
@@ -100,58 +100,58 @@ class Rules:
     """The store under test, and how wide the search is."""
 
     store: Store
-    slots: int = 1  # how many jobs a worker holds at once
-    releases: int = 1  # how often a job is handed back: that counts as nothing, so it is bounded
-    endings: tuple[Event, ...] = (SUCCEEDED, FAILED)  # what a handler may come to
+    slots: int = 1  # jobs a worker holds at the same time
+    releases: int = 1  # releases per job: they spend no attempt, so they are bounded
+    endings: tuple[Event, ...] = (SUCCEEDED, FAILED)  # possible ends of a handler
 
 
-def steps_on(rules: Rules, worker: Worker, number: int, line: Line) -> Iterator[Step]:
-    """Whatever this worker, its write under way or its supervisor can do to line `number`."""
+def worker_steps(rules: Rules, worker: Worker, number: int, line: Line) -> Iterator[Step]:
+    """Yield the steps of this worker, its pending write or its supervisor on line `number`."""
     if worker.mode is Mode.ALIVE:
-        yield from _taking(rules, worker, number, line)
+        yield from _claim_steps(rules, worker, number, line)
     for held in worker.held:
         if held.line != number:
             continue
         if held.phase is Phase.SENT:
-            yield _arriving(rules, worker, held, line)
+            yield _arrival(rules, worker, held, line)
         if worker.mode is Mode.ALIVE:
-            yield from _working(rules, worker, held, line)
+            yield from _run_steps(rules, worker, held, line)
         if worker.mode is Mode.CRASHED:
-            yield _write("verdict", rules, worker, line, OWNER_DEAD)
+            yield _write("report death", rules, worker, line, OWNER_DEAD)
 
 
-def steps_around(rules: Rules, line: Line) -> Iterator[Step]:
-    """Time passing, promotion, reclaim, and the clients that want the job cancelled.
+def other_steps(rules: Rules, line: Line) -> Iterator[Step]:
+    """Yield the steps of time, promotion, reclaim and cancel requests.
 
-    A reclaimer may have seen the lease lapsed long ago: its write may come at any time. So may a
-    client's that read the job before it moved on; the invariants try those on every line.
+    A reclaimer may have read the expired lease long ago, so its write may arrive at any time. The
+    invariants try the late writes of clients on every line.
     """
     row, lease = line.tip, line.tip.open
     if row.waiting is State.RETRY_WAIT:
         yield _write("due", rules, None, line, ev.FellDue())
     if lease is not None:
-        yield Step("lapse", line.with_tip(row._replace(open=lease._replace(lapsed=True))))
+        yield Step("expire", line.with_tip(row._replace(open=lease._replace(expired=True))))
         yield _write("reclaim", rules, None, line, LEASE_EXPIRED)
     if line.cancels and not row.ends:
         asked = line._replace(cancels=line.cancels - 1)
         yield _write("cancel", rules, None, asked, CANCEL)
 
 
-def _taking(rules: Rules, worker: Worker, number: int, line: Line) -> Iterator[Step]:
+def _claim_steps(rules: Rules, worker: Worker, number: int, line: Line) -> Iterator[Step]:
     if line.tip.waiting is not State.QUEUED or len(worker.held) >= rules.slots:
         return
-    if rules.store.looks_first:
-        yield Step("look", line, worker.takes(Held(number, Phase.LOOKED)))
+    if rules.store.reads_before_claim:
+        yield Step("read", line, worker.takes(HeldLease(number, Phase.READ)))
     else:
         claimed = line.with_tip(rules.store.claim(line.tip))
-        yield Step("claim", claimed, worker.takes(Held(number)))
+        yield Step("claim", claimed, worker.takes(HeldLease(number)))
 
 
-def _working(rules: Rules, worker: Worker, held: Held, line: Line) -> Iterator[Step]:
+def _run_steps(rules: Rules, worker: Worker, held: HeldLease, line: Line) -> Iterator[Step]:
     match held.phase:
-        case Phase.LOOKED:
+        case Phase.READ:
             claimed = line.with_tip(rules.store.claim(line.tip))
-            yield Step("claim", claimed, worker.drops(held).takes(Held(held.line)))
+            yield Step("claim", claimed, worker.drops(held).takes(HeldLease(held.line)))
         case Phase.RUNNING:
             renewed = line.with_tip(rules.store.renew(line.tip, line.tip.token))
             yield Step("renew", renewed, worker)
@@ -173,9 +173,9 @@ def _endings(rules: Rules, line: Line) -> Iterator[Event]:
         yield STOPPED
 
 
-def _arriving(rules: Rules, worker: Worker, held: Held, line: Line) -> Step:
+def _arrival(rules: Rules, worker: Worker, held: HeldLease, line: Line) -> Step:
     assert held.event is not None
-    what = "straggle" if worker.mode is Mode.CRASHED else "arrive"
+    what = "arrive late" if worker.mode is Mode.CRASHED else "arrive"
     return _write(what, rules, worker, line, held.event)
 
 

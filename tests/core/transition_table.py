@@ -31,7 +31,7 @@ dead_letter .     .    .     .       .    .   .    .    .      .   .     .    . 
 skipped     .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
 cancelled   .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
 """,
-    Delivery.CHAIN: """
+    Delivery.LINKED: """
             claim done fail   lose    back nap skip stop cancel due clear miss bury drift  go_on out
 new         .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
 blocked     .     .    .      .       .    .   .    .    drop   .   free  .    .    .      .     out

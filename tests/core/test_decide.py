@@ -17,9 +17,9 @@ from outlast.core.run import Claim
 from outlast.core.state import FINAL, Loss, RunStatus, State
 from outlast.errors import TransitionRefused
 
-from .transitions import AT, DELAY, EVENTS, Case, Standing, cases, cells, stories
+from .transition_table import AT, DELAY, EVENTS, Case, Standing, cases, cells, stories
 
-PRESETS = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
+PRESETS = (Delivery.LEASE, Delivery.LINKED, Delivery.ONCE)
 NEXT = JobId("the-next-job")
 RAISED = {"none": (0, 0), "failure": (1, 0), "loss": (1, 1)}
 
@@ -123,7 +123,7 @@ def test_an_end_is_an_end_but_for_a_failed_link_of_a_chain_that_is_given_up_or_g
 
     moving = {key for key, story in cells_of_ends.items() if story != "."}
 
-    assert moving == {(Delivery.CHAIN, State.FAILED, event) for event in ("bury", "go_on")}
+    assert moving == {(Delivery.LINKED, State.FAILED, event) for event in ("bury", "go_on")}
 
 
 @pytest.mark.parametrize("delivery", Delivery)
@@ -177,7 +177,7 @@ def test_a_failure_and_a_snooze_wait_but_a_loss_and_a_release_do_not(
     [(ev.Failed("boom", DELAY), DELAY), (ev.Lost(Loss.OWNER_DEAD), timedelta(0))],
 )
 def test_a_chain_hands_its_delay_to_the_successor(event: Event, delay: timedelta):
-    change = decide(running(Delivery.CHAIN), event, new_id=lambda: NEXT)
+    change = decide(running(Delivery.LINKED), event, new_id=lambda: NEXT)
 
     assert change.successor == Successor(NEXT, delay)
 
@@ -227,12 +227,12 @@ def test_the_error_of_a_run_is_kept_wherever_its_job_goes(delivery: Delivery, ev
     assert change.error == "boom"
 
 
-def test_a_job_with_an_open_run_is_not_adrift():
+def test_a_job_with_an_open_run_is_not_detached():
     with pytest.raises(TransitionRefused, match="the-job has an open run"):
         decide(running(), ev.DetachedJobFound(RunStatus.RUNNING), new_id=no_id)
 
 
-def test_the_counts_of_a_job_adrift_are_spelled_out_since_nothing_stores_them():
+def test_the_counts_of_a_detached_job_are_written_out():
     change = decide(
         running(failures=2, losses=1), ev.DetachedJobFound(RunStatus.FAILED), new_id=no_id
     )
@@ -256,11 +256,11 @@ def test_params_are_frozen_at_the_first_claim(state: State):
 
 
 def test_a_refusal_names_the_job_its_state_and_the_event():
-    job = Standing(state=State.SUCCEEDED, delivery=Delivery.CHAIN)
+    job = Standing(state=State.SUCCEEDED, delivery=Delivery.LINKED)
 
     with pytest.raises(TransitionRefused) as refused:
         decide(job, ev.CancelRequested(), new_id=no_id)
 
     assert str(refused.value) == (
-        "job the-job is succeeded (chain); CancelRequested does not apply to it"
+        "job the-job is succeeded (linked); CancelRequested does not apply to it"
     )

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from outlast.core.audit.checks import dangling_violation, violations
-from outlast.core.audit.history_checks import ASIDE, EXPLAINED_BY, GOES_ON, TELLS
+from outlast.core.audit.history_checks import CONTINUING, END_OF_EVENT, EXPLAINED_BY, UNRELATED
 from outlast.core.audit.model import (
     AuditedEvent,
     ClosedRun,
+    DanglingKind,
     DanglingRecord,
     JobAudit,
     Predecessor,
     StateRow,
     StateTable,
-    StrayKind,
 )
 from outlast.core.audit.violation import DANGLING, REPAIRS, ViolationCode
 from outlast.core.delivery import Delivery
@@ -24,7 +24,7 @@ from outlast.core.event import EventKind
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import FINAL, RunStatus, State
 
-from .transitions import stories
+from .transition_table import stories
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 6, tzinfo=UTC)
@@ -70,15 +70,17 @@ def test_every_violation_has_its_repair() -> None:
     assert all(REPAIRS.values())
 
 
-def test_every_stray_has_its_meaning() -> None:
-    assert set(DANGLING) == set(StrayKind)
-    found = dangling_violation(DanglingRecord(kind=StrayKind.KEY, rows=("keys key=x",), about="x"))
+def test_every_dangling_record_has_a_violation() -> None:
+    assert set(DANGLING) == set(DanglingKind)
+    found = dangling_violation(
+        DanglingRecord(kind=DanglingKind.KEY, rows=("keys key=x",), about="x")
+    )
     assert (found.code, found.rows, found.job_id) == (
-        ViolationCode.KEY_OF_NO_JOB,
+        ViolationCode.DANGLING_KEY,
         ("keys key=x",),
         None,
     )
-    assert found.what == "an active key whose job is gone: x"
+    assert found.what == "an active key whose job is missing: x"
 
 
 @pytest.mark.parametrize("story", ENDS, ids=_name)
@@ -86,15 +88,15 @@ def test_end_that_decide_may_choose_is_told_and_explained(story: dict[str, str])
     if story["run"] != "-":
         assert story["run"] in EXPLAINED_BY[story["to"]]
     if story["kind"] != "-":
-        assert TELLS.get(story["kind"], story["to"]) == story["to"]
-        assert story["kind"] not in GOES_ON | ASIDE
+        assert END_OF_EVENT.get(story["kind"], story["to"]) == story["to"]
+        assert story["kind"] not in CONTINUING | UNRELATED
     else:
         assert story["to"] == State.SUCCEEDED
 
 
 @pytest.mark.parametrize("story", OTHERS, ids=_name)
 def test_what_goes_on_is_not_told_as_an_end(story: dict[str, str]) -> None:
-    assert story["kind"] not in TELLS
+    assert story["kind"] not in END_OF_EVENT
 
 
 def test_job_that_succeeded_is_sound() -> None:
@@ -104,7 +106,7 @@ def test_job_that_succeeded_is_sound() -> None:
 def test_job_that_recovery_ended_later_than_its_run_is_sound() -> None:
     late = a_job(places=(an_end(at=LATER),))
 
-    assert codes(late) == [ViolationCode.END_APART]
+    assert codes(late) == [ViolationCode.END_TIME_MISMATCH]
     assert codes(replace(late, events=(told(EventKind.RECOVERED, at=LATER),))) == []
 
 
@@ -123,7 +125,7 @@ def test_wall_clock_that_was_set_back_refutes_nothing() -> None:
 def test_failure_that_was_given_up_later_is_told_by_both_events() -> None:
     chained, given_up = told(EventKind.CHAINED, 1), told(EventKind.GIVEN_UP, 2, LATER)
     job = a_job(
-        delivery=Delivery.CHAIN,
+        delivery=Delivery.LINKED,
         places=(an_end(State.DEAD_LETTER, failures=1),),
         runs=(a_run(status=RunStatus.FAILED),),
         events=(chained, given_up),
@@ -132,7 +134,7 @@ def test_failure_that_was_given_up_later_is_told_by_both_events() -> None:
 
     assert codes(job) == []
     assert codes(replace(job, events=(chained,))) == [ViolationCode.EVENT_CONTRADICTS]
-    assert codes(replace(job, events=(given_up,))) == [ViolationCode.END_UNTOLD]
+    assert codes(replace(job, events=(given_up,))) == [ViolationCode.END_EVENT_MISSING]
 
 
 def test_job_that_recovery_put_back_after_its_end_was_lost_is_sound() -> None:
@@ -152,16 +154,16 @@ def test_event_of_a_kind_that_is_not_known_here_may_tell_of_an_end() -> None:
     """A newer version may have written it: what is not understood refutes nothing."""
     job = a_job(places=(an_end(State.CANCELLED, token=0),), runs=(), events=())
 
-    assert codes(job) == [ViolationCode.END_UNTOLD]
+    assert codes(job) == [ViolationCode.END_EVENT_MISSING]
     with_it, later = (told("forgotten", at=at, token=0) for at in (NOW, LATER))
     assert codes(replace(job, events=(with_it,))) == []
-    assert codes(replace(job, events=(later,))) == [ViolationCode.END_UNTOLD]
+    assert codes(replace(job, events=(later,))) == [ViolationCode.END_EVENT_MISSING]
 
 
 @pytest.mark.parametrize(
     ("chained", "failures", "expected"),
-    [(True, 3, []), (True, 0, [ViolationCode.COUNTS_UNPROVEN]), (False, 0, []),
-     (False, 3, [ViolationCode.COUNTS_UNPROVEN])],
+    [(True, 3, []), (True, 0, [ViolationCode.COUNTS_MISMATCH]), (False, 0, []),
+     (False, 3, [ViolationCode.COUNTS_MISMATCH])],
 )  # fmt: skip
 def test_link_goes_on_counting_and_a_retry_by_hand_begins_anew(
     chained: bool, failures: int, expected: list[ViolationCode]
@@ -177,7 +179,7 @@ def test_link_goes_on_counting_and_a_retry_by_hand_begins_anew(
 def test_job_whose_predecessor_is_gone_is_not_said_to_count_wrongly() -> None:
     job = a_job(before=Predecessor(id=None), root_id=None, places=(an_end(failures=3),))
 
-    assert codes(job) == [ViolationCode.PREDECESSOR_GONE]
+    assert codes(job) == [ViolationCode.MISSING_PREDECESSOR]
 
 
 def test_token_beyond_all_reason_costs_no_time() -> None:
@@ -190,5 +192,5 @@ def test_violation_names_its_job_and_no_params() -> None:
     [found] = violations(a_job(places=()))
 
     assert (found.job_id, found.rows) == (ID, ("jobs seq=1",))
-    assert found.what == "job the-job neither waits, runs nor has ended"
+    assert found.what == "job the-job has no state row: it neither waits, runs nor has ended"
     assert found.repair.startswith("start a worker")
