@@ -186,7 +186,7 @@ def test_a_schema_of_something_else_is_left_alone(database: str) -> None:
 
 
 def test_an_old_server_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrate, "OLDEST", 990000)
+    monkeypatch.setattr(migrate, "MIN_SERVER_VERSION", 990000)
 
     line = refusal(run("db", "migrate", url=database), 5)
 

@@ -41,7 +41,7 @@ class PostgresBench:
 
 
 async def dump(connection: asyncpg.Connection, schema: str) -> dict[str, list[Any]]:
-    """Every row of every table, without the numbers that nobody chose."""
+    """Return every row of every table, without generated numbers."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         found = {
             name: await connection.fetch(f'SELECT * FROM "{schema}".{name}')

@@ -67,7 +67,8 @@ n AS MATERIALIZED (
     u.type, u.name, u.queue, u.delivery, u.max_attempts, u.priority,
     coalesce(u.position, 0) AS position, t.now,
     coalesce(u.at, t.now + u.delay, greatest(t.now, u.slot_at)) AS due, u.slot_at, u.within,
-    u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id, u.member_group_id::uuid AS member_group_id,
+    u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id,
+    u.member_group_id::uuid AS member_group_id,
     u.template_id, u.template_at, u.schedule_id, coalesce(u.active, false) AS active
   FROM
     t,
@@ -75,12 +76,13 @@ n AS MATERIALIZED (
       :ids::text[], :params::text[], :types::text[], :names::text[], :queues::text[],
       :deliveries::text[], :max_attempts::integer[], :priorities::smallint[],
       :positions::bigint[], :ats::bigint[], :delays::bigint[], :slots::bigint[],
-      :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[], :member_group_ids::text[],
+      :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[],
+      :member_group_ids::text[],
       :template_ids::text[], :template_ats::bigint[], :schedule_ids::text[], :actives::boolean[]
     ) AS u (
       id, params, type, name, queue, delivery, max_attempts, priority, position, at, delay,
-      slot_at, within, retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id,
-      active
+      slot_at, within, retry_of, root, group_id, member_group_id, template_id, template_at,
+      schedule_id, active
     )
   WHERE :placed::boolean OR NOT EXISTS (
     SELECT 1 FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position'
@@ -89,7 +91,8 @@ n AS MATERIALIZED (
 j AS (
   INSERT INTO outlast.jobs (
     id, seq, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
-    start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active
+    start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at,
+    schedule_id, active
   )
   SELECT
     n.id, n.seq, n.type, n.name, n.queue, n.delivery, n.params, n.max_attempts, n.now, n.slot_at,
@@ -104,7 +107,11 @@ w AS (
   )
   SELECT
     n.id, n.seq,
-    CASE WHEN n.member_group_id IS NOT NULL THEN 'blocked' WHEN n.due <= n.now THEN 'queued' ELSE 'scheduled' END,
+    CASE
+      WHEN n.member_group_id IS NOT NULL THEN 'blocked'
+      WHEN n.due <= n.now THEN 'queued'
+      ELSE 'scheduled'
+    END,
     n.queue, n.type, n.name, n.delivery, n.priority, n.position, n.due, n.now,
     coalesce(n.slot_at, n.due) + n.within, 0, 0, 0, n.member_group_id, n.active
   FROM n

@@ -3,7 +3,10 @@
 SELECT
   j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.member_group_id, j.active,
   coalesce(j.root, j.id),
-  CASE WHEN j.root IS NULL THEN j.seq ELSE (SELECT r.seq FROM outlast.jobs AS r WHERE r.id = j.root) END,
+  CASE
+    WHEN j.root IS NULL THEN j.seq
+    ELSE (SELECT r.seq FROM outlast.jobs AS r WHERE r.id = j.root)
+  END,
   coalesce(q.ordering = 'position', false),
   q.concurrency IS NOT NULL,
   EXISTS (SELECT 1 FROM outlast.reservations AS r WHERE r.job = j.id AND r.status = 'active'),
@@ -153,8 +156,8 @@ INSERT INTO outlast.jobs (
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now::bigint,
-  j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.member_group_id, j.template_id, j.template_at,
-  j.schedule_id, j.active
+  j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.member_group_id, j.template_id,
+  j.template_at, j.schedule_id, j.active
 FROM unnest(:jobs::uuid[], :successors::uuid[]) WITH ORDINALITY AS c (job, successor, n)
 JOIN outlast.jobs AS j ON j.id = c.job
 ORDER BY c.n;

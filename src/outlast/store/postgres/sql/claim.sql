@@ -219,7 +219,9 @@ claimed AS (
         FROM (
           SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.claim_order) AS place
           FROM (
-            SELECT at, claim_order, prefetchable FROM firsts UNION ALL SELECT at, claim_order, true FROM mores
+            SELECT at, claim_order, prefetchable FROM firsts
+            UNION ALL
+            SELECT at, claim_order, true FROM mores
           ) AS p
         ) AS r
         WHERE r.place <= :limit::bigint OR r.prefetchable
@@ -238,12 +240,18 @@ opened AS (
   )
   SELECT
     b.job, b.seq,
-    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.claim_order) - 1 + :opened::bigint), 6, '0'))::uuid,
+    (
+      :prefix::text
+      || lpad(to_hex(row_number() OVER (ORDER BY b.claim_order) - 1 + :opened::bigint), 6, '0')
+    )::uuid,
     b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
-    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.member_group_id, b.active,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses,
+    b.member_group_id, b.active,
     NOT :gated::boolean AND NOT b.active AND CASE
       WHEN b.member_group_id IS NULL THEN true
-      ELSE coalesce((SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.member_group_id), false)
+      ELSE coalesce(
+        (SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.member_group_id), false
+      )
     END
   FROM claimed AS b
   CROSS JOIN open_gate AS d
@@ -338,7 +346,9 @@ candidates AS MATERIALIZED (
 ),
 claimed AS (
   DELETE FROM outlast.waiting
-  WHERE ctid = ANY(ARRAY(SELECT p.at FROM candidates AS p ORDER BY p.claim_order LIMIT :limit::bigint))
+  WHERE ctid = ANY(
+    ARRAY(SELECT p.at FROM candidates AS p ORDER BY p.claim_order LIMIT :limit::bigint)
+  )
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
     losses, member_group_id, active, claim_order
 ),
@@ -351,10 +361,13 @@ opened AS (
     b.job, b.seq,
     (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.claim_order) - 1), 6, '0'))::uuid,
     b.token + 1, g.worker, g.now, coalesce(:mono::bigint, g.now) + :lease::bigint, b.queue, b.name,
-    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.member_group_id, b.active,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses,
+    b.member_group_id, b.active,
     NOT b.active AND CASE
       WHEN b.member_group_id IS NULL THEN true
-      ELSE coalesce((SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.member_group_id), false)
+      ELSE coalesce(
+        (SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.member_group_id), false
+      )
     END
   FROM claimed AS b
   CROSS JOIN gate AS g

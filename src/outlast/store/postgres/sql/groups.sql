@@ -62,7 +62,9 @@ WHERE g.id = :id::uuid AND g.closing IS NULL
   AND (
     g.sealed_at IS NULL
     OR (SELECT 1 FROM outlast.waiting AS w WHERE w.member_group_id = :id::uuid LIMIT 1) IS NOT NULL
-    OR (SELECT 1 FROM outlast.open_runs AS o WHERE o.member_group_id = :id::uuid LIMIT 1) IS NOT NULL
+    OR (
+      SELECT 1 FROM outlast.open_runs AS o WHERE o.member_group_id = :id::uuid LIMIT 1
+    ) IS NOT NULL
   );
 
 -- @expire

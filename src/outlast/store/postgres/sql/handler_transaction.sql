@@ -1,6 +1,8 @@
 -- @begin
 -- Timeouts at the server end the transaction if the worker dies.
-WITH u AS (INSERT INTO outlast.open_handler_transactions (id) VALUES (gen_random_uuid()) RETURNING id)
+WITH u AS (
+  INSERT INTO outlast.open_handler_transactions (id) VALUES (gen_random_uuid()) RETURNING id
+)
 SELECT
   u.id::text,
   pg_backend_pid(),

@@ -71,7 +71,9 @@ WITH ahead AS NOT MATERIALIZED (
       w.state = 'queued'
       OR w.state IN ('scheduled', 'retry_wait') AND w.available_at <= :now::bigint
     )
-    AND w.claim_order < (SELECT own.claim_order FROM outlast.waiting AS own WHERE own.job = :id::uuid)
+    AND w.claim_order < (
+      SELECT own.claim_order FROM outlast.waiting AS own WHERE own.job = :id::uuid
+    )
     AND (w.start_deadline IS NULL OR w.token > 0 OR w.start_deadline >= :now::bigint)
     AND (
       w.delivery <> 'once'

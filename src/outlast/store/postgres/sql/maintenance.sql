@@ -18,7 +18,8 @@ SELECT
     WHERE sealed_at IS NULL AND closing IS NULL
       AND created_at < (SELECT coalesce(:now::bigint, outlast.micros())) - :abandoned::bigint
   ),
-  pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => :restart_grace::double precision)
+  pg_postmaster_start_time()
+    < clock_timestamp() - make_interval(secs => :restart_grace::double precision)
   AND EXISTS (
     SELECT 1
     FROM (SELECT DISTINCT o.worker FROM outlast.open_runs AS o) AS h
@@ -143,7 +144,9 @@ FOR UPDATE OF j SKIP LOCKED;
 
 -- @chain_jobs
 -- Every job of these chains, its group, and whether it has ended.
-SELECT r.root, j.id, j.member_group_id, (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NOT NULL
+SELECT
+  r.root, j.id, j.member_group_id,
+  (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NOT NULL
 FROM unnest(:roots::uuid[]) AS r (root)
 CROSS JOIN LATERAL (
   SELECT i.id, i.member_group_id FROM outlast.jobs AS i WHERE i.id = r.root

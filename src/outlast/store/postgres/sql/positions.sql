@@ -105,7 +105,9 @@ WITH RECURSIVE types (type) AS (
   ) AS n
 ),
 last AS MATERIALIZED (
-  SELECT w.claim_order, substring(w.claim_order FROM 1 FOR 10) AS start, w.available_at, w.created_at, w.seq
+  SELECT
+    w.claim_order, substring(w.claim_order FROM 1 FOR 10) AS start, w.available_at, w.created_at,
+    w.seq
   FROM outlast.waiting AS w
   WHERE w.job = :last::uuid
 )
@@ -117,7 +119,8 @@ FROM (
     SELECT i.seq, i.job, i.claim_order
     FROM outlast.waiting AS i
     WHERE i.queue = :queue::text AND i.type = t.type AND i.state = 'queued'
-      AND i.claim_order >= (SELECT start FROM last) AND i.claim_order <= (SELECT claim_order FROM last)
+      AND i.claim_order >= (SELECT start FROM last)
+      AND i.claim_order <= (SELECT claim_order FROM last)
     OFFSET 0
   ) AS q
   UNION ALL

@@ -252,7 +252,8 @@ WHERE j.id = r.id AND j.params::text <> r.params;
 -- @put_jobs
 INSERT INTO outlast.jobs (
   seq, id, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
-  start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active
+  start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at,
+  schedule_id, active
 )
 SELECT
   r.seq, r.id, r.type, r.name, r.queue, r.delivery, r.params::json, r.max_attempts, r.created_at,
