@@ -183,7 +183,7 @@ async def test_jobs_taken_by_both_halves_of_a_claim_are_answered_though_the_seco
 
 async def _take_one_and_more(store: PostgresStore) -> list[Claim]:
     types = [make_job().type]
-    store._lines.floors.pace = TIMELESS  # a slow first half would not be asked for a second one
+    store._pool.floors.pace = TIMELESS  # a slow first half would not be asked for a second one
     return await store.claim(
         make_holder(), queue="default", types=types, limit=1, prefetch=5, lease=LEASE
     )

@@ -128,7 +128,7 @@ async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
     hold = await store.acquire_lock("host-1")
     assert hold is not None
     monkeypatch.setattr(locks, "LOST_AFTER_S", 0.2)
-    again: Callable[[PostgresLock], Any] = store._locks._take_again
+    again: Callable[[PostgresLock], Any] = store._locks._reacquire
     gate = asyncio.Event()
 
     async def late(hold: PostgresLock) -> None:
@@ -136,7 +136,7 @@ async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
             await asyncio.sleep(0.01)
         await again(hold)
 
-    monkeypatch.setattr(store._locks, "_take_again", late)
+    monkeypatch.setattr(store._locks, "_reacquire", late)
     with caplog.at_level(logging.ERROR):
         await cut(operator, hold)
         thief = await other.acquire_lock("host-1")
