@@ -55,7 +55,7 @@ def test_worker_whose_name_was_taken_stops(postgres_url, grow):
 
     assert code == WorkerExit.IDENTITY_IN_USE, tree.log
     assert tree.lines("another worker has the name w1")
-    assert tree.lines("somebody else has taken the lock")
+    assert tree.lines("lock lost, another process acquired it")
 
 
 def test_second_worker_of_a_name_is_refused_and_gets_it_once_the_first_was_killed(

@@ -181,12 +181,12 @@ def test_a_schema_of_something_else_is_left_alone(database: str) -> None:
 
     line = refusal(run("db", "migrate", url=database), 5)
 
-    assert "belongs to something else" in line
+    assert "belongs to another program" in line
     assert "?schema=" in line
 
 
 def test_an_old_server_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrate, "OLDEST", 990000)
+    monkeypatch.setattr(migrate, "MIN_SERVER_VERSION", 990000)
 
     line = refusal(run("db", "migrate", url=database), 5)
 
@@ -213,7 +213,7 @@ def test_doctor_names_the_session_that_blocks_vacuum(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("db", "migrate", url=database)
-    monkeypatch.setattr("outlast.store.postgres.health.LONG", 0)
+    monkeypatch.setattr("outlast.store.postgres.health.LONG_TRANSACTION_S", 0)
 
     async def doctor_beside_an_old_reader() -> tuple[int, Result]:
         reader = await asyncpg.connect(database, server_settings={"application_name": "report"})

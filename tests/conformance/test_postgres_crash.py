@@ -17,7 +17,7 @@ from outlast.core.state import FINAL, Loss, State
 from outlast.errors import OperatorError
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract.jobs import Filter
-from outlast.store.postgres.statements import statements
+from outlast.store.postgres.placeholders import statements
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.url import PostgresUrl
 from outlast.testing.conformance import sizes
@@ -59,10 +59,10 @@ ELSEWHERE = {
 
 ODD = {
     "unit_of_work.now",  # where no test hands in its clock
-    "claim.opened",  # after an answer was lost: see the tests of faults
-    "apply.written",  # the same
+    "claim.opened_by_prefix",  # after an answer was lost: see the tests of faults
+    "apply.recorded",  # the same
     "runs.is_attachable",  # reads, after a refusal
-    "queues.settle",  # writes nothing: waits for claims that know no limit yet
+    "queues.wait_for_claims",  # writes nothing: waits for claims that know no limit yet
 }
 """No scenario of one undisturbed verb gets there."""
 

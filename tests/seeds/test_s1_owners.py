@@ -10,7 +10,7 @@ import pytest
 
 from outlast.core import ordering
 from outlast.store.postgres import migrate as postgres_migrate
-from outlast.store.postgres import statements as postgres_statements
+from outlast.store.postgres import placeholders as postgres_statements
 from outlast.store.sqlite import migrate, statements
 from outlast.store.sqlite.statements import statements as all_statements
 from outlast.store.sqlite.store import SqliteStore

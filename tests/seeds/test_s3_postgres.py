@@ -14,9 +14,9 @@ from outlast.core.run import Claim
 from outlast.core.state import RunStatus, State
 from outlast.store.contract import Store
 from outlast.store.open import open_store
-from outlast.store.postgres.statements import statements
+from outlast.store.postgres.placeholders import statements
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.url import address
+from outlast.store.postgres.url import parse_url
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import job_of, new_id, put, take, take_many
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
@@ -72,10 +72,10 @@ async def test_a_claim_skips_what_somebody_else_has_locked(postgres_url: str) ->
     store = PostgresStore(postgres_url)
     await store.open()
     first, second, third = await pending(store, 3)
-    other = await asyncpg.connect(address(postgres_url).dsn)
+    other = await asyncpg.connect(parse_url(postgres_url).dsn)
     locking = other.transaction()
     await locking.start()
-    schema = address(postgres_url).schema
+    schema = parse_url(postgres_url).schema
     await other.execute(f'SELECT 1 FROM "{schema}".waiting WHERE job = $1 FOR UPDATE', first)  # noqa: S608 - ours
 
     async with asyncio.timeout(PATIENCE):  # whoever waited for the lock would wait for ever
@@ -87,7 +87,7 @@ async def test_a_claim_skips_what_somebody_else_has_locked(postgres_url: str) ->
 
     assert [claim.id for claim in taken] == [second, third]
     assert [claim.id for claim in later] == [first]
-    assert "FOR UPDATE SKIP LOCKED" in statements()["claim.take"].text
+    assert "FOR UPDATE SKIP LOCKED" in statements()["claim.backlog"].text
 
 
 @pytest.mark.req("S3-2.k")
@@ -142,8 +142,8 @@ async def test_two_worker_processes_execute_twenty_jobs_twenty_times(
 @pytest.mark.req("S3-2.l")
 async def test_one_claim_sets_state_holder_start_and_heartbeat_together(postgres_url: str) -> None:
     seen = []
-    look = await asyncpg.connect(address(postgres_url).dsn)
-    schema = address(postgres_url).schema
+    look = await asyncpg.connect(parse_url(postgres_url).dsn)
+    schema = parse_url(postgres_url).schema
     four = f'SELECT state, holder, started_at, lease_until FROM "{schema}".job_state'  # noqa: S608 - ours
     store = PostgresStore(postgres_url)
     await store.open()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outlast.store.postgres.statements import Statement, statements
+from outlast.store.postgres.placeholders import Statement, statements
 
 from .pg_worlds import GROUP, JOB
 
@@ -25,7 +25,7 @@ SAMPLES: Final[Mapping[str, str]] = {
 """A value for each type that a statement is asked with."""
 
 NAMED: Final[Mapping[str, str]] = {
-    "grp": f"'{GROUP}'",
+    "group_id": f"'{GROUP}'",
     "group": f"'{GROUP}'",
     "states": "ARRAY['queued', 'running', 'failed']::text[]",
     "now": "1000",
@@ -36,7 +36,7 @@ NAMED: Final[Mapping[str, str]] = {
 }
 """And for those names whose value makes a difference."""
 
-UUIDS: Final = re.compile(r"^(id|ids|jobs|befores|retries|roots|grps|successors|.*_jobs|.*_ids)$")
+UUIDS: Final = re.compile(r"^(id|ids|jobs|predecessors|retries|roots|successors|.*_jobs|.*_ids)$")
 """Names of texts that a statement turns into UUIDs itself."""
 
 MODES: Final = ("force_generic_plan", "force_custom_plan")

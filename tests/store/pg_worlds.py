@@ -9,7 +9,10 @@ GROUP: Final = "00000000-0000-7000-9000-000000000001"
 RESERVATION: Final = "00000000-0000-7000-a000-000000000001"
 
 _JOBS = """
-INSERT INTO {schema}.jobs (id, type, name, queue, delivery, params, created_at, retry_of, root, grp)
+INSERT INTO {schema}.jobs (
+  id, type, name, queue, delivery, params, created_at,
+  retry_of, root, member_group_id
+)
 SELECT
   ('00000000-0000-7000-b000-' || lpad(to_hex(:base + n), 12, '0'))::uuid,
   'type-' || n % 3, 'name-' || n, 'queue-' || n % 5,
@@ -52,24 +55,24 @@ SELECT 'series-' || seq % 7, seq, 'ran', seq, seq, id FROM {schema}.jobs
 _WAITING = """
 INSERT INTO {schema}.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-  start_deadline, token, failures, losses, grp
+  start_deadline, token, failures, losses, member_group_id
 )
 SELECT id, seq,
   CASE seq % 7 WHEN 0 THEN 'scheduled' WHEN 1 THEN 'blocked' WHEN 2 THEN 'retry_wait'
     ELSE 'queued' END,
   queue, type, name, delivery, seq % 3, CASE WHEN seq % 2 = 0 THEN seq * 100 ELSE 0 END,
   CASE WHEN seq % 7 IN (0, 2) THEN 9000000000000000 + seq ELSE created_at END, created_at,
-  CASE WHEN seq % 11 = 0 THEN 9000000000000000 END, 0, 0, 0, grp
+  CASE WHEN seq % 11 = 0 THEN 9000000000000000 END, 0, 0, 0, member_group_id
 FROM {schema}.jobs
 WHERE id > ('00000000-0000-7000-b000-' || lpad(to_hex(:base), 12, '0'))::uuid
 """
 _OPEN = """
 INSERT INTO {schema}.open_runs (
   job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
-  position, available_at, failures, losses, grp, active, plain
+  position, available_at, failures, losses, member_group_id, active, plain
 )
 SELECT id, seq, id, 1, 0, created_at, 9000000000000000, queue, name, delivery, 0, 0, created_at, 0,
-  0, grp, false, true
+  0, member_group_id, false, true
 FROM {schema}.jobs
 WHERE id > ('00000000-0000-7000-b000-' || lpad(to_hex(:base), 12, '0'))::uuid
 """

@@ -63,7 +63,7 @@ async def store(own_url: str, cutter: Cutter) -> AsyncIterator[PostgresStore]:
 
 
 KINDS = {
-    "add.alike": [{}, {}],
+    "add.uniform": [{}, {}],
     "add.mixed": [
         {},
         {"priority": 3, "key": DedupeKey(key="k")},
@@ -94,7 +94,7 @@ async def test_server_that_stays_away_is_named_in_the_end(
 ) -> None:
     impatient = PostgresStore(f"{own_url}?wait=0.3", probe=cutter)
     await impatient.open()
-    cutter.place, cutter.times = ("add.alike", False), 10_000
+    cutter.place, cutter.times = ("add.uniform", False), 10_000
 
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await impatient.add([make_job()])
@@ -110,7 +110,7 @@ async def test_everybody_in_a_group_is_told_at_once_that_the_server_is_away(
 ) -> None:
     impatient = PostgresStore(f"{own_url}?wait=0", probe=cutter)
     await impatient.open()
-    cutter.place, cutter.times = ("add.alike", False), 10_000
+    cutter.place, cutter.times = ("add.uniform", False), 10_000
 
     told = await asyncio.gather(
         *(impatient.add([make_job()]) for _ in range(30)), return_exceptions=True

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 JOB = "outlast: a job is frozen at its first claim"
 RUN = "outlast: a closed run is frozen"
-OPEN_RUN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"
-PLACE = "outlast: of a waiting job only its place and state change"
+OPEN_RUN = "outlast: only the lease, cancel mark, progress and artifacts of an open run change"
+PLACE = "outlast: only the position, due time and state of a waiting job change"
 END = "outlast: an end is final"
 SLOT = "outlast: a slot is (claimed|answered) once"
-SCHEDULE = "outlast: an edit raises the version of a schedule, and only its triggers move it on"
-GROUP = "outlast: a group is sealed once, closed once and then swept"
+SCHEDULE = "outlast: an edit of a schedule raises its version, only a firing advances it"
+GROUP = "outlast: a group is sealed once and closed once"
 LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
 
 MAY_CHANGE = {
     "jobs": {"params"},
-    "waiting": {"state", "priority", "position", "available_at", "ord"},
+    "waiting": {"state", "priority", "position", "available_at", "claim_order"},
     "open_runs": {"lease_until", "cancel", "progress", "artifacts"},
     "runs": {"exit_code", "error", "artifacts"},
     "ends": set[str](),
@@ -98,7 +98,7 @@ class World:
     async def copied(self, table: str, where: str, **over: Any) -> None:
         """Insert a row like that one, with something else in it."""
         [row] = await self.db.fetch(f"SELECT * FROM outlast.{table} WHERE {where}")  # noqa: S608 - ours
-        made = {name: value for name, value in row.items() if name != "ord"} | over
+        made = {name: value for name, value in row.items() if name != "claim_order"} | over
         places = ", ".join(f"${n}" for n in range(1, len(made) + 1))
         names = ", ".join(made)
         into = f"INSERT INTO outlast.{table} ({names}) VALUES ({places})"  # noqa: S608 - ours
@@ -233,13 +233,13 @@ async def test_claimed_slot_may_be_skipped_and_is_kept_for_ever(world: World) ->
     assert await world.db.execute(answer, "skipped", world.ended) == "UPDATE 1"
     for outcome in ("ran", "late", "manual", "missed"):
         await world.refused(answer, outcome, world.ended, match=SLOT)
-    await world.refused("DELETE FROM outlast.slots", match="slots are kept for ever")
+    await world.refused("DELETE FROM outlast.slots", match="slots are never deleted")
 
 
 async def test_whoever_takes_a_claimed_slot_is_told_what_an_index_would_say(world: World) -> None:
     take = "UPDATE outlast.slots SET job = $1 WHERE job = $2"
 
-    with pytest.raises(asyncpg.UniqueViolationError, match="claimed once, for ever"):
+    with pytest.raises(asyncpg.UniqueViolationError, match="claimed once"):
         async with world.db.transaction():
             await world.db.execute(take, world.waits, world.ended)
 
@@ -273,7 +273,7 @@ async def test_job_that_has_not_ended_cannot_be_deleted(world: World) -> None:
 async def test_record_of_a_stored_job_cannot_be_deleted(world: World, table: str) -> None:
     delete = f"DELETE FROM outlast.{table} WHERE job = $1"  # noqa: S608 - ours
 
-    await world.refused(delete, world.ended, match="goes only with its job")
+    await world.refused(delete, world.ended, match="deleted only with its job")
 
 
 @pytest.mark.parametrize("table", ["open_runs", "waiting", "ends"])

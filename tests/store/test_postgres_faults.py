@@ -183,7 +183,7 @@ async def test_jobs_taken_by_both_halves_of_a_claim_are_answered_though_the_seco
 
 async def _take_one_and_more(store: PostgresStore) -> list[Claim]:
     types = [make_job().type]
-    store._lines.floors.pace = TIMELESS  # a slow first half would not be asked for a second one
+    store._pool.floors.pace = TIMELESS  # a slow first half would not be asked for a second one
     return await store.claim(
         make_holder(), queue="default", types=types, limit=1, prefetch=5, lease=LEASE
     )
@@ -287,7 +287,7 @@ async def test_read_only_server_is_said_and_still_read(
     await operator.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
     async with opened(postgres.url(database)) as store:
-        with pytest.raises(StoreReadOnly, match="takes no writes"):
+        with pytest.raises(StoreReadOnly, match="accepts no writes"):
             await store.add([make_job()])
         with pytest.raises(StoreReadOnly):
             await store.pause("default", reason=None, span=None)

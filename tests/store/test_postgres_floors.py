@@ -8,7 +8,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.store.contract.queues import Queue
 from outlast.store.postgres.operations.scan_floor import (
-    SPARING,
+    FULL_SCAN_INTERVAL,
     TIMELESS,
     ClaimScan,
     Pace,
@@ -66,7 +66,7 @@ def test_floor_holds_for_ten_times_the_full_look(floors: ScanFloors, seconds: Se
     for _ in range(2):
         floors.learn("q", TYPES, SLOW)
 
-    seconds.now += SPARING * SLOW.looked - 0.001
+    seconds.now += FULL_SCAN_INTERVAL * SLOW.scan_seconds - 0.001
     assert floors.of("q", TYPES) == [b"\x01"]
     seconds.now += 0.002
     assert floors.of("q", TYPES) == [b""]
@@ -114,16 +114,16 @@ async def jobs(store: PostgresStore, seconds: Seconds) -> list[str]:
     due = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
     added = await store.add([make_job(at=at) for at in due])
     floor = await _place(store, added[1].id)
-    store._lines.floors = ScanFloors(seconds, Pace())
+    store._pool.floors = ScanFloors(seconds, Pace())
     for _ in range(2):
-        store._lines.floors.learn("default", [TYPE], ClaimScan([floor], 0.05, 0.05, was_full=True))
+        store._pool.floors.learn("default", [TYPE], ClaimScan([floor], 0.05, 0.05, was_full=True))
     return [each.id for each in added]
 
 
 async def _place(store: PostgresStore, job_id: str) -> bytes:
-    async with store._lines.line("claim").acquire() as lane:
+    async with store._pool.connection("claim").acquire() as lane:
         table = f'"{store.address.schema}".waiting'
-        asked = f"SELECT ord FROM {table} WHERE job = $1"  # noqa: S608 - a name of ours
+        asked = f"SELECT claim_order FROM {table} WHERE job = $1"  # noqa: S608 - a name of ours
         return bytes(await lane.connection.fetchval(asked, job_id))
 
 
@@ -154,17 +154,17 @@ async def test_queue_with_a_limit_has_no_floor(store: PostgresStore, jobs: list[
 async def test_who_only_looks_ahead_learns_of_remains_too(
     store: PostgresStore, seconds: Seconds
 ) -> None:
-    store._lines.ahead = ScanFloors(seconds, ALWAYS_SLOW)
+    store._pool.prefetch_floors = ScanFloors(seconds, ALWAYS_SLOW)
     [chain] = await store.add([make_job(delivery=Delivery.LINKED)])
     added = [each.id for each in await store.add([make_job() for _ in range(10)])]
     places = [await _place(store, job_id) for job_id in added]
 
     assert await take(store, limit=0, prefetch=1) == added[:1]
-    assert store._lines.ahead.of("default", [TYPE]) == [b""], "one slow look may be chance"
+    assert store._pool.prefetch_floors.of("default", [TYPE]) == [b""], "one slow look may be chance"
     assert await take(store, limit=0, prefetch=1) == added[1:2]
-    assert store._lines.ahead.of("default", [TYPE]) == [places[1]]
+    assert store._pool.prefetch_floors.of("default", [TYPE]) == [places[1]]
     assert await take(store, limit=0, prefetch=1) == added[2:3]
-    assert store._lines.ahead.of("default", [TYPE]) == [places[2]], "the floor rises"
+    assert store._pool.prefetch_floors.of("default", [TYPE]) == [places[2]], "the floor rises"
 
     assert await take(store, limit=0, prefetch=50) == added[3:]
     assert await take(store) == [chain.id], "what is not prefetched waits for no floor"
@@ -173,12 +173,12 @@ async def test_who_only_looks_ahead_learns_of_remains_too(
 async def test_look_that_is_not_slow_says_nothing_of_its_place(
     store: PostgresStore, seconds: Seconds
 ) -> None:
-    store._lines.ahead = ScanFloors(seconds, TIMELESS)
+    store._pool.prefetch_floors = ScanFloors(seconds, TIMELESS)
     added = [each.id for each in await store.add([make_job() for _ in range(3)])]
 
     for job_id in added:
         assert await take(store, limit=0, prefetch=1) == [job_id]
-        assert store._lines.ahead.of("default", [TYPE]) == [b""]
+        assert store._pool.prefetch_floors.of("default", [TYPE]) == [b""]
 
 
 async def test_server_measures_the_look_and_the_whole_claim(
@@ -186,19 +186,19 @@ async def test_server_measures_the_look_and_the_whole_claim(
 ) -> None:
     looks: list[ClaimScan] = []
     monkeypatch.setattr(
-        store._lines.ahead, "learn", lambda _queue, _types, look: looks.append(look)
+        store._pool.prefetch_floors, "learn", lambda _queue, _types, look: looks.append(look)
     )
     await store.add([make_job()])
 
     await take(store, limit=0, prefetch=1)
 
-    assert 0 < looks[-1].looked <= looks[-1].seconds
+    assert 0 < looks[-1].scan_seconds <= looks[-1].total_seconds
 
 
 async def test_store_on_a_test_clock_finds_no_look_slow(postgres_url: str) -> None:
     store = PostgresStore(postgres_url, clock=DatabaseClock(FakeClock()))
     await store.open()
     try:
-        assert store._lines.floors.pace == store._lines.ahead.pace == TIMELESS
+        assert store._pool.floors.pace == store._pool.prefetch_floors.pace == TIMELESS
     finally:
         await store.close()

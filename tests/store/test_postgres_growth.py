@@ -28,7 +28,7 @@ from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.unit_of_work import AsyncpgRunner, Row
-from outlast.store.postgres.url import address
+from outlast.store.postgres.url import parse_url
 from outlast.testing.conformance.factories import LEASE, SUCCEEDED, make_holder, make_job, new_id
 from outlast.testing.servers.postgres import PostgresServer, postgres_server
 
@@ -109,7 +109,7 @@ def _copied(server: PostgresServer, world: str) -> Iterator[str]:
 
 
 async def _made(url: str, number: int) -> None:
-    where = address(url)
+    where = parse_url(url)
     connection = await connect(where)
     await migrate(AsyncpgRunner(connection, where.schema), where)
     await crowd(connection, where.schema, done=number, waiting=number, running=RUNNING)

@@ -12,7 +12,7 @@ from outlast.core.event import CancelRequested
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.notify import listener, notifier
-from outlast.store.postgres.notify.channels import EVERYTHING, LONGEST, payload
+from outlast.store.postgres.notify.channels import EVERYTHING, MAX_PAYLOAD_BYTES, payload
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.url import PostgresUrl
 from outlast.testing.conformance.factories import put, settle, started
@@ -173,11 +173,11 @@ async def test_who_cannot_hear_says_so_once_and_goes_on(
         ears = Ears()
         store.subscribe(ears, topics=[Topic.WORK])
         async with asyncio.timeout(120):
-            while "no notifications arrive" not in caplog.text:  # noqa: ASYNC110 - a thread aside
+            while "notifications do not arrive" not in caplog.text:  # noqa: ASYNC110 - a thread aside
                 await asyncio.sleep(0.01)
 
     assert listener.LISTEN_UNAVAILABLE in await store.health_warnings()
-    assert caplog.text.count("no notifications arrive") == 1
+    assert caplog.text.count("notifications do not arrive") == 1
     assert await put(store)
 
 
@@ -186,7 +186,7 @@ def test_more_queues_than_fit_are_some_queue() -> None:
 
     assert payload(few) == "a b"
     assert payload(many) == ""
-    assert len(payload({"x" * 128 for _ in range(50)})) <= LONGEST
+    assert len(payload({"x" * 128 for _ in range(50)})) <= MAX_PAYLOAD_BYTES
 
 
 async def test_two_who_speak_at_once_share_one_connection(

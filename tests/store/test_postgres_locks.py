@@ -54,9 +54,11 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 async def cut(operator: asyncpg.Connection, hold: PostgresLock) -> None:
     """Break the connection of a lock, at the server."""
-    assert hold.who is not None
+    assert hold.session_key is not None
     patience = int(PATIENCE * 1000)
-    assert await operator.fetchval("SELECT pg_terminate_backend($1, $2)", hold.who[0], patience)
+    assert await operator.fetchval(
+        "SELECT pg_terminate_backend($1, $2)", hold.session_key[0], patience
+    )
 
 
 async def test_held_lock_keeps_no_vacuum_back(
@@ -65,9 +67,10 @@ async def test_held_lock_keeps_no_vacuum_back(
     hold = await store.acquire_lock("host-1")
 
     assert hold is not None
-    assert hold.who is not None
+    assert hold.session_key is not None
     [found] = await operator.fetch(
-        "SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = $1", hold.who[0]
+        "SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = $1",
+        hold.session_key[0],
     )
     assert tuple(found) == ("idle in transaction", None, None)
 
@@ -96,7 +99,7 @@ async def test_lock_outlives_the_timeouts_of_the_server(hasty_url: str) -> None:
         outside = await asyncpg.connect(hasty_url)
         usual = await outside.fetchval(ask, setting)
         await outside.close()
-        asking = store._aside.run(hold.session.connection.fetchval(ask, setting))
+        asking = store._loop_thread.run(hold.session.connection.fetchval(ask, setting))
         assert (usual, await asyncio.wrap_future(asking)) == ("2min", "0"), setting
     await store.close()
 
@@ -106,10 +109,10 @@ async def test_lock_whose_connection_broke_is_taken_again(
 ) -> None:
     hold = await store.acquire_lock("host-1")
     assert hold is not None
-    before = hold.who
+    before = hold.session_key
 
     await cut(operator, hold)
-    await until(lambda: hold.session is not None and hold.who != before)
+    await until(lambda: hold.session is not None and hold.session_key != before)
 
     assert not hold.is_lost
     assert await other.acquire_lock("host-1") is None
@@ -124,8 +127,8 @@ async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
 ) -> None:
     hold = await store.acquire_lock("host-1")
     assert hold is not None
-    monkeypatch.setattr(locks, "INSIST", 0.2)
-    again: Callable[[PostgresLock], Any] = store._locks._take_again
+    monkeypatch.setattr(locks, "LOST_AFTER_S", 0.2)
+    again: Callable[[PostgresLock], Any] = store._locks._reacquire
     gate = asyncio.Event()
 
     async def late(hold: PostgresLock) -> None:
@@ -133,16 +136,16 @@ async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
             await asyncio.sleep(0.01)
         await again(hold)
 
-    monkeypatch.setattr(store._locks, "_take_again", late)
+    monkeypatch.setattr(store._locks, "_reacquire", late)
     with caplog.at_level(logging.ERROR):
         await cut(operator, hold)
         thief = await other.acquire_lock("host-1")
         assert thief is not None
         gate.set()
-        await until(lambda: "somebody else has taken the lock" in caplog.text)
+        await until(lambda: "lock lost, another process acquired it" in caplog.text)
 
     assert hold.is_lost
-    assert "the lock host-1 is held by somebody else" in " ".join(await store.health_warnings())
+    assert "the lock host-1 is held by another process" in " ".join(await store.health_warnings())
     await hold.release()
     assert await other.acquire_lock("host-1") is None, (
         "releasing what was lost takes nothing from anybody"
@@ -188,7 +191,7 @@ async def test_taking_cancelled_just_before_its_end_leaves_nothing_held(
         await asyncio.wait(taking)
 
     def probe(name: str, after: bool) -> None:
-        if (name, after) == ("locks.settle", False):
+        if (name, after) == ("locks.drop_snapshot", False):
             asyncio.run_coroutine_threadsafe(give_up(), loop).result(PATIENCE)
 
     monkeypatch.setattr(store._locks, "_probe", probe)

@@ -8,8 +8,8 @@ import pytest
 
 from outlast.errors import StoreBusy, StoreSealed
 from outlast.store.contract.transfer import OPEN, StatusChange, TableKind, TransferStage
+from outlast.store.postgres.operations import transfer
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.verbs import footing
 from outlast.testing.conformance.factories import make_job, put, take_many
 
 from .pg_waiting import until_somebody_waits
@@ -26,7 +26,7 @@ SEAL = StatusChange(
 async def test_a_transaction_that_began_before_the_seal_is_waited_for(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(footing, "PATIENCE", 120_000)
+    monkeypatch.setattr(transfer, "SEAL_LOCK_TIMEOUT_MS", 120_000)
     store = PostgresStore(postgres_url)
     await store.open()
     caller = await asyncpg.connect(store.address.dsn)
@@ -55,7 +55,7 @@ async def test_others_are_not_kept_waiting_for_long_by_a_seal_that_waits(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lets them go between two tries, and gives up if the transaction does not end."""
-    monkeypatch.setattr(footing, "PATIENCE", 50)
+    monkeypatch.setattr(transfer, "SEAL_LOCK_TIMEOUT_MS", 50)
     store = PostgresStore(postgres_url)
     await store.open()
     caller = await asyncpg.connect(store.address.dsn)

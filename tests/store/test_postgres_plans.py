@@ -11,9 +11,9 @@ import pytest
 
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
-from outlast.store.postgres.statements import statements
+from outlast.store.postgres.placeholders import statements
 from outlast.store.postgres.unit_of_work import AsyncpgRunner
-from outlast.store.postgres.url import address
+from outlast.store.postgres.url import parse_url
 
 from .pg_plans import Plan, Planner
 from .pg_worlds import crowd, leave_alone
@@ -40,11 +40,11 @@ GROWS = {
 }
 LIVE = ("waiting", "open_runs")
 HELD = [
-    "apply.subjects",
+    "apply.identities",
     "reservations.end",
-    "reservations.freeable",
-    "reservations.held",
-    "reservations.lapsed",
+    "reservations.stale_queues",
+    "reservations.all_active",
+    "reservations.expired",
 ]
 """Go through the queues that are held, by an index of those alone: mostly there is none."""
 
@@ -53,26 +53,26 @@ ALWAYS: dict[str, set[str]] = {
     "reservations.latest": {"reservations"},  # from the newest down, until it has its page
     "jobs.counts": {"waiting", "open_runs", "ends"},  # it counts them
     "jobs.find_live": {"waiting", "open_runs"},  # for people who ask: what is live
-    "jobs.held": {"open_runs"},  # few: what runs now
-    "runs.lapsed": {"open_runs"},  # the same
+    "maintenance.running_under_other_boots": {"open_runs"},  # few: what runs now
+    "maintenance.expired_leases": {"open_runs"},  # the same
     # What runs now, and by whom; groups that close and queues that are held, by their indexes.
-    "maintenance.look": {"open_runs", "workers", "groups", "reservations"},
+    "maintenance.due": {"open_runs", "workers", "groups", "reservations"},
     "claim.gate": {"open_runs"},  # the same
-    "claim.opened": {"open_runs"},  # the same, and only after an answer was lost
-    "maintenance.find": {"runs"},  # once at every start
+    "claim.opened_by_prefix": {"open_runs"},  # the same, and only after an answer was lost
+    "maintenance.find_orphans": {"runs"},  # once at every start
     "workers.list": {"workers"},  # those that are enlisted, by their index
     "groups.closing": {"groups"},  # those that close and were not swept, by their index
-    "groups.sweepable": {"groups"},  # the same
-    "groups.sweep": {"groups"},  # the same
+    "groups.any_to_mark": {"groups"},  # the same
+    "groups.mark_closed": {"groups"},  # the same
     "positions.renumber": {"waiting"},  # it numbers all of a queue
 }
 SOMETIMES: dict[str, set[str]] = {
-    "jobs.adrift": {"jobs", "waiting", "open_runs", "ends"},  # everything, once at every start
+    "maintenance.detached": {"jobs", "waiting", "open_runs", "ends"},  # at every start
     "groups.seal": {"groups"},  # those that are not sealed, by their index
     "groups.expire": {"groups"},  # the same
-    "claim.take": {"open_runs"},  # the `once` jobs that run, by their index
-    "claim.few": {"open_runs"},  # the same
-    "apply.silent": {"reservations"},  # the queues that are held, by their index
+    "claim.backlog": {"open_runs"},  # the `once` jobs that run, by their index
+    "claim.small": {"open_runs"},  # the same
+    "apply.lock_expired_reservations": {"reservations"},  # the queues that are held, by their index
     "runs.renew": {"reservations"},  # the same
     "positions.renumber_placed": {"waiting"},  # it numbers all of a queue
     "transfer.counters": {"events"},  # its last row
@@ -83,13 +83,13 @@ MAY_WALK = ALWAYS | SOMETIMES
 SKIPPED = (
     "unit_of_work.",
     "schema.",
-    "jobs.whole",
+    "jobs.allow_full_scans",
     "audit.",
     "insight.",
     "savepoint.",
     "locks.",
     "health.",
-    "queues.settle",
+    "queues.wait_for_claims",
 )
 """No table of ours is looked at; or for people who ask for everything."""
 
@@ -106,26 +106,26 @@ INTENDED = {
         "waiting_due (available_at <= ",
     ],
     "jobs.find": ["jobs_seq (seq < "],
-    "jobs.find_live": ["ends_odd ((state = t.state) AND (seq < "],
+    "jobs.find_live": ["ends_not_succeeded ((state = t.state) AND (seq < "],
     "jobs.find_id": ["jobs_pkey ((id >= $1) AND (id <= $2))"],
     "jobs.find_key": ["keys_pkey ((scope = ANY ", "jobs_root (root = "],
     "jobs.chain": ["jobs_root (root = "],
-    "jobs.runs": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
-    "jobs.events": ["events_job (job = $1)"],
-    "jobs.events_of_no_job": ["events_job (job IS NULL)"],
-    "jobs.stream": ["events_pkey ((id > $1) AND (id < "],
-    "jobs.unfollowed": [
-        "ends_odd ((state = 'failed'::text) AND (seq > ",
+    "runs.of_job": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
+    "runs.events": ["events_job (job = $1)"],
+    "runs.events_of_no_job": ["events_job (job IS NULL)"],
+    "runs.stream": ["events_pkey ((id > $1) AND (id < "],
+    "maintenance.missing_successors": [
+        "ends_not_succeeded ((state = 'failed'::text) AND (seq > ",
         "jobs_retry_of (retry_of",
     ],
     # The fence must not be seen: with it the planner reckons with one row, and joins accordingly.
     "finish.plain": ["open_runs_pkey (job = "],
-    "claim.take": [
-        "waiting_ready ((queue = $1) AND (type = l.type) AND (ord > ",
+    "claim.backlog": [
+        "waiting_ready ((queue = $1) AND (type = l.type) AND (claim_order > ",
         "waiting_due (available_at <= ",
         "jobs_pkey (id = o.job)",
     ],
-    "claim.few": [
+    "claim.small": [
         "waiting_ready ((queue = $1) AND (type = t.type))",
         "waiting_due (available_at <= ",
         "jobs_pkey (id = o.job)",
@@ -134,39 +134,49 @@ INTENDED = {
     "apply.close": ["open_runs_pkey (job = "],
     "apply.lock_open": ["open_runs_pkey (job = ANY ($2))"],
     "apply.lock_waiting": ["waiting_pkey (job = ANY ($1))"],
-    "positions.ends": ["waiting_place ((queue = $1) AND (priority = $2))"],
-    "positions.before": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" >= '],
-    "positions.after": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" <= '],
-    "positions.behind": ["waiting_place ((queue = $1) AND (priority = $2))"],
-    "positions.write": ["waiting_pkey (job = ANY ($2))"],
+    "positions.bounds": ["waiting_position ((queue = $1) AND (priority = $2))"],
+    "positions.before": ['waiting_position ((queue = $1) AND (priority = $2) AND ("position" >= '],
+    "positions.after": ['waiting_position ((queue = $1) AND (priority = $2) AND ("position" <= '],
+    "positions.last": ["waiting_position ((queue = $1) AND (priority = $2))"],
+    "positions.set": ["waiting_pkey (job = ANY ($2))"],
     "positions.unplaced": [
-        "waiting_ready ((queue = $1) AND (type = t.type) AND (ord >= ",
+        "waiting_ready ((queue = $1) AND (type = t.type) AND (claim_order >= ",
         "waiting_due (available_at <= ",
         "waiting_blocked ((queue = $1) AND (priority = $3) AND (available_at <= ",
     ],
     "reservations.active": ["reservations_active (queue = $1)"],
-    "reservations.place": ["waiting_place ((queue = "],
+    "reservations.move_to_front": ["waiting_position ((queue = "],
     "schedules.get": ["schedules_name_key (name = $1)", "schedules_pkey (id = $2)"],
     "schedules.page": ["schedules_name_key (name > $1)"],
     "schedules.due": [
         "schedules_due (next_trigger_at <= t.until)",
         "schedules_due (next_trigger_at > t.until)",
     ],
-    "schedules.hold": ["schedules_pkey (id = ANY ("],
-    "schedules.go_on": ["schedules_pkey (id = "],
+    "schedules.lock": ["schedules_pkey (id = ANY ("],
+    "schedules.advance": ["schedules_pkey (id = "],
     "schedules.slots": ["slots_pkey ((series = $1) AND (slot_at < $2))"],
-    "schedules.rows": ["slots_pkey ((series = $1) AND (slot_at = ANY ($2)))"],
-    "schedules.running": ["open_name (name = ANY ($1))"],
-    "schedules.misfired": ["slots_job (job = ANY ("],
-    "groups.unblock": ["waiting_grp ((grp = $1) AND (seq > $2))"],
-    "groups.seal": ["jobs_grp (grp = "],
-    "groups.over": ["waiting_grp (grp = g.id)", "open_grp (grp = g.id)"],
+    "schedules.slots_at": ["slots_pkey ((series = $1) AND (slot_at = ANY ($2)))"],
+    "schedules.running_names": ["open_name (name = ANY ($1))"],
+    "schedules.mark_slots_skipped": ["slots_job (job = ANY ("],
+    "groups.unblock": ["waiting_member_group ((member_group_id = $1) AND (seq > $2))"],
+    "groups.seal": ["jobs_member_group (member_group_id = "],
+    "groups.finished": [
+        "waiting_member_group (member_group_id = g.id)",
+        "open_runs_member_group (member_group_id = g.id)",
+    ],
     "groups.closing": ["groups_closing"],
-    "groups.expired": ["groups_unsealed (created_at < "],
-    "groups.left_over": ["waiting_grp ((grp = $1) AND (seq > $2))", "open_grp ((grp = $1)"],
-    "groups.members": ["jobs_grp ((grp = $1) AND (seq < "],
-    "groups.get": ["jobs_grp (grp = ", "jobs_retry_of (retry_of = ", "groups_seq_key (seq = "],
-    "groups.find": ["jobs_grp (grp = ", "groups_seq_key (seq < "],
+    "groups.any_expired": ["groups_unsealed (created_at < "],
+    "groups.remaining_members": [
+        "waiting_member_group ((member_group_id = $1) AND (seq > $2))",
+        "open_runs_member_group ((member_group_id = $1)",
+    ],
+    "groups.members": ["jobs_member_group ((member_group_id = $1) AND (seq < "],
+    "groups.get": [
+        "jobs_member_group (member_group_id = ",
+        "jobs_retry_of (retry_of = ",
+        "groups_seq_key (seq = ",
+    ],
+    "groups.find": ["jobs_member_group (member_group_id = ", "groups_seq_key (seq < "],
 }
 """What the plan must say, among other things."""
 
@@ -191,13 +201,13 @@ def plans(request: pytest.FixtureRequest, postgres: "PostgresServer") -> Iterato
     url = postgres.new_database()
     with asyncio.Runner() as runner:
         connection = runner.run(_made(url, request.param))
-        yield Plans(runner, Planner(connection, address(url).schema))
+        yield Plans(runner, Planner(connection, parse_url(url).schema))
         runner.run(connection.close())
     postgres.drop_database(url.rpartition("/")[2])
 
 
 async def _made(url: str, world: str) -> object:
-    where = address(url)
+    where = parse_url(url)
     connection = await connect(where)
     await migrate(AsyncpgRunner(connection, where.schema), where)
     await leave_alone(connection, where.schema)
@@ -228,7 +238,7 @@ def test_every_statement_goes_by_the_intended_index(plans: Plans) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["positions.ends", "positions.before", "positions.after", "jobs.stream"]
+    "name", ["positions.bounds", "positions.before", "positions.after", "runs.stream"]
 )
 def test_neighbours_are_read_in_order_and_no_more_than_asked_for(plans: Plans, name: str) -> None:
     assert not plans.of(name).sorts

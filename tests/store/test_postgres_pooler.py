@@ -61,6 +61,6 @@ async def test_locks_are_held_through_a_pooler(store: PostgresStore) -> None:
 async def test_that_nothing_is_heard_is_a_concern(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "PATIENCE", 0.3)
+    monkeypatch.setattr(listener, "ROUNDTRIP_TIMEOUT_S", 0.3)
 
     assert listener.LISTEN_UNAVAILABLE in await store.health_warnings()

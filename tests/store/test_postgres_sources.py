@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.store.postgres.statements import TRANSACTION, in_schema, statements
+from outlast.store.postgres.placeholders import TRANSACTION, in_schema, statements
 
 from .kit import SOURCES
 

@@ -129,7 +129,7 @@ async def test_effect_and_finish_are_committed_together(
     assert committed
     assert (before, await _effects(outside)) == (0, 1)
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
-    assert await outside.fetchval("SELECT count(*) FROM outlast.unfinished") == 0
+    assert await outside.fetchval("SELECT count(*) FROM outlast.open_handler_transactions") == 0
     assert await _left(outside) == 0
 
 

@@ -13,7 +13,7 @@ from outlast.core.state import RunStatus, State
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.store.contract import Store
 from outlast.store.open import open_store
-from outlast.store.postgres.parts import upkeep
+from outlast.store.postgres.operations import maintenance as postgres_maintenance
 from outlast.testing.conformance.factories import TYPE, job_of, kinds, new_id, put
 from outlast.worker.maintenance.loop import Maintenance
 
@@ -33,7 +33,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def store(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
-    monkeypatch.setattr(upkeep, "CALM", 0)  # the server of the tests has just begun
+    monkeypatch.setattr(postgres_maintenance, "RESTART_GRACE_S", 0)  # just started
     opened = open_store(url)
     await opened.open()
     yield opened
@@ -102,7 +102,7 @@ async def test_closing_them_leaves_the_lock_free(store: Store) -> None:
 async def test_after_a_start_of_the_server_a_free_lock_proves_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "CALM", 1_000_000)
+    monkeypatch.setattr(postgres_maintenance, "RESTART_GRACE_S", 1_000_000)
     job_id = await taken(store, DEAD)
 
     tidied = await Maintenance(store, new_id).run_once()

@@ -1,4 +1,4 @@
-"""Breaking a PostgreSQL store on purpose: its triggers out of the way for a moment."""
+"""Corruption of a PostgreSQL schema, with its triggers disabled."""
 # ruff: noqa: S608 - the words that make up these statements are ours
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from outlast.store.postgres.url import PostgresUrl
 PLACES: Final = ("waiting", "open_runs", "ends")
 TABLES: Final = (
     *PLACES, "jobs", "runs", "events", "keys", "slots", "schedules", "queues", "reservations",
-    "groups", "records", "workers", "footing",
+    "groups", "documents", "workers", "transfer_status",
 )  # fmt: skip
 
 
 async def empty(address: PostgresUrl) -> None:
-    """Take out everything that is stored; quicker than a new schema."""
+    """Delete all rows; faster than a new schema."""
     connection = await asyncpg.connect(address.dsn)
     try:
         await empty_on(connection, address.schema)
@@ -27,16 +27,16 @@ async def empty(address: PostgresUrl) -> None:
 
 
 async def empty_on(connection: asyncpg.Connection, schema: str, *more: str) -> None:
-    """The same on a connection that is there already, of `more` tables too."""
+    """Delete all rows on an open connection, of `more` tables too."""
     gone = [f"DELETE FROM {{}}.{table}" for table in (*TABLES, *more)]
-    await _write_on(connection, schema, [*gone, NOBODY])
+    await _write_on(connection, schema, [*gone, UNKNOWN_WORKER])
 
 
-NOBODY: Final = "INSERT INTO {}.workers (id, instance_id, boot_id) VALUES (0, '?', '?')"
+UNKNOWN_WORKER: Final = "INSERT INTO {}.workers (id, instance_id, boot_id) VALUES (0, '?', '?')"
 
 
 class PostgresWrecker:
-    """Breaks the store at that address, whoever has it open."""
+    """Corrupts the schema of a URL, also while stores are open."""
 
     def __init__(self, address: PostgresUrl) -> None:
         self._address = address
@@ -51,7 +51,7 @@ class PostgresWrecker:
         await self._write([*gone, f"DELETE FROM {{0}}.jobs WHERE retry_of = '{job_id}'"])
 
     async def disown(self, job_id: JobId) -> None:
-        """Let its open run belong to a worker that was never there."""
+        """Let its open run reference a worker that does not exist."""
         await self._write([f"UPDATE {{0}}.open_runs SET worker = 999 WHERE job = '{job_id}'"])
 
     async def orphan(self, job_id: JobId) -> None:
@@ -62,8 +62,8 @@ class PostgresWrecker:
         await self._write([_delete("slots", f"'{job_id}'")])
 
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
-        whom = f"SET job = '{job_id}' WHERE id = '{reservation_id}'"
-        await self._write([f"UPDATE {{0}}.reservations {whom}"])
+        target = f"SET job = '{job_id}' WHERE id = '{reservation_id}'"
+        await self._write([f"UPDATE {{0}}.reservations {target}"])
 
     async def _write(self, statements: Sequence[str]) -> None:
         await _write(self._address, statements)

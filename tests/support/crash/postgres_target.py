@@ -14,7 +14,7 @@ from outlast.core.event import Succeeded
 from outlast.core.ids import Ids
 from outlast.core.run import Claim
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.url import PostgresUrl, address
+from outlast.store.postgres.url import PostgresUrl, parse_url
 from outlast.testing.clock import FakeClock
 from support.corruption.postgres import TABLES, PostgresWrecker
 from support.crash.runner import Probe
@@ -25,7 +25,7 @@ from support.crash.scenarios_recovery import broken_scenarios
 from support.crash.scenarios_schedules import SCHEDULES
 from support.crash.scenarios_transfer import MOVING
 
-OWN_NUMBERS: Final = frozenset({"seq", "ord", "version"})
+OWN_NUMBERS: Final = frozenset({"seq", "claim_order", "version"})
 """Columns whose values a sequence chooses; only their order counts, and the ids tell that too."""
 
 
@@ -41,7 +41,7 @@ class PostgresBench:
 
 
 async def dump(connection: asyncpg.Connection, schema: str) -> dict[str, list[Any]]:
-    """Every row of every table, without the numbers that nobody chose."""
+    """Return every row of every table, without generated numbers."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         found = {
             name: await connection.fetch(f'SELECT * FROM "{schema}".{name}')
@@ -81,7 +81,7 @@ async def _run(where: PostgresUrl, statement: str) -> None:
 
 
 def _wrecker(w: World) -> PostgresWrecker:
-    return PostgresWrecker(address(w.path.read_text()))
+    return PostgresWrecker(parse_url(w.path.read_text()))
 
 
 def _store(w: World) -> PostgresStore:

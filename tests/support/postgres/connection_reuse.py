@@ -9,22 +9,23 @@ from unittest.mock import patch
 
 import asyncpg
 
-from outlast.store.postgres import life, pool
+from outlast.store.postgres import pool
+from outlast.store.postgres import store as store_module
 from outlast.store.postgres.connection import connect
+from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.pool import PooledConnection
-from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.url import PostgresUrl, address
+from outlast.store.postgres.url import PostgresUrl, parse_url
 from support.corruption.postgres import empty_on
 
 
 @asynccontextmanager
 async def kept_connections(url: str) -> AsyncIterator["Kept"]:
     """A store there, of this loop, that is closed within the block leaves its own to the next."""
-    kept = Kept(address(url))
+    kept = Kept(parse_url(url))
     with (
         patch.object(pool, "connect", kept.connect),
         patch.object(pool, "PooledConnection", kept.line),
-        patch.object(life, "connect", kept.lend),
+        patch.object(store_module, "connect", kept.lend),
     ):
         yield kept
     await kept.close()
@@ -96,6 +97,6 @@ class _KeptLine(PooledConnection):
             await super().close()
             return
         async with self._turn:
-            lane, self._lane = self._lane, None
-            if lane is not None:
-                self._kept.left[self._plans_once].append(lane.connection)
+            runner, self._runner = self._runner, None
+            if runner is not None:
+                self._kept.left[self._plans_once].append(runner.connection)

@@ -1,4 +1,4 @@
-"""The PostgreSQL store as tests need it that share one server with others."""
+"""PostgreSQL stores for tests that share one server."""
 
 import asyncio
 from typing import Final
@@ -12,10 +12,10 @@ _XMAX: Final = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
 
 class Settled(PostgresStore):
-    """Shows its stream once nobody's older transaction is under way: tests share the server."""
+    """A store whose stream waits for older transactions of other tests on the server."""
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        async with self._lines.line("read-0").acquire() as lane:
+        async with self._pool.connection("read-0").acquire() as lane:
             ours = await lane.connection.fetchval(_XMAX)
             while await lane.connection.fetchval(_XMIN) < ours:  # noqa: ASYNC110 - not ours to tell
                 await asyncio.sleep(0.001)
@@ -23,7 +23,7 @@ class Settled(PostgresStore):
 
 
 class Emptied(Settled):
-    """Begins with nothing when it is first opened."""
+    """A store whose tables are emptied when it is first opened."""
 
     _times = 0
 

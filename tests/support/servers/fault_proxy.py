@@ -51,27 +51,27 @@ class FaultProxy:
         self._set("delay", seconds)
 
     def limit(self, bytes_per_second: float | None) -> None:
-        """Let no more through on each connection and direction; None for no limit."""
+        """Limit each connection and direction; None for no limit."""
         self._set("rate", bytes_per_second)
 
     def refuse(self) -> None:
-        """Cut all, and whoever connects from now on as well."""
+        """Cut all connections, and every new one until `accept`."""
         self._set("refusing", value=True)
         self.cut()
 
     def accept(self) -> None:
-        """No longer."""
+        """Accept connections again."""
         self._set("refusing", value=False)
 
     def cut(self) -> int:
-        """Reset every connection that is open now; how many there were."""
+        """Reset every open connection; return their number."""
         return self._thread.call(self._faults.cut)
 
     def lose_reply(self, text: str) -> Event:
         """Cut the connection in place of the answer to the next statement that has `text` in it.
 
-        The server has carried it out: `COMMIT` is committed, and nobody was told. The event says
-        that it happened.
+        The server has run it: a `COMMIT` is committed, and its reply is lost. The event is set when
+        it happened.
         """
         return self._arm(_Trap(text, before=False))
 

@@ -66,7 +66,7 @@ class _Client:
 
 
 class _Server:
-    """One connection to the server, lent to one client at a time or to nobody."""
+    """One connection to the server, assigned to at most one client at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -83,7 +83,7 @@ class _Server:
         self.client = None
 
     def hear(self, message: Message) -> bool:
-        """Tell it to whoever has us, and to nobody else; whether we are free by that."""
+        """Forward a message to the assigned client; return whether the connection is free then."""
         client, is_free = self.client, False
         if message.kind == KEY:
             self.key = message.body
@@ -128,11 +128,11 @@ class _Pool:
         server.is_lost = True
         self.servers.discard(server)
         for _ in range(0 if self.servers else waiting):
-            self._idle.put_nowait(None)  # whoever waits looks again
+            self._idle.put_nowait(None)  # waiting clients check again
 
 
 class _Pools:
-    """Everybody who is connected, on either side; touched on the pooler's thread alone."""
+    """All connections of both sides; used on the pooler's thread alone."""
 
     def __init__(self, port: int, size: int) -> None:
         self._port, self._size = port, size

@@ -1,4 +1,4 @@
-"""A caller's own connection: recognised, checked, and used without leaving a trace on it."""
+"""Use of a caller's own connection: asyncpg, psycopg or SQLAlchemy."""
 
 import asyncio
 import sys
@@ -10,28 +10,28 @@ import asyncpg
 from outlast.core.sync_coroutine import run_without_waiting
 from outlast.errors import InvalidArgument, OutlastError
 from outlast.store.postgres.caller_drivers import (
-    AsyncPsycopgLane,
+    AsyncPsycopgRunner,
     ForeignAsyncpgRunner,
     PsycopgRunner,
 )
 from outlast.store.postgres.connection import translate_error
-from outlast.store.postgres.statements import Probe
+from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.unit_of_work import StatementRunner
 from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
 Use = Callable[[StatementRunner], Coroutine[Any, Any, T]]
 
-KNOWN: Final = (
+SUPPORTED: Final = (
     "give a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy on one of "
     "these two"
 )
-NONE_OPEN: Final = "tx has no transaction open that could carry a job; begin one on it first"
-FAILED: Final = "tx has a transaction in which a statement failed; roll it back and begin anew"
+NO_TRANSACTION: Final = "tx has no open transaction; begin one on it first"
+FAILED: Final = "a statement of the transaction of tx failed; roll it back and begin a new one"
 
 _DRIVERS: Final = {"psycopg", "psycopg_async", "asyncpg"}
 
-_WORDS: Final = {
+_MESSAGE_BY_STATE: Final = {
     "25P02": FAILED,
     "25006": "tx is read-only; begin a transaction that may write",
     "57014": "a statement was cancelled while tx was used; see the timeouts of its connection",
@@ -41,24 +41,25 @@ _WORDS: Final = {
 async def with_caller_connection(
     tx: Any, use: "Use[T]", address: PostgresUrl, probe: Probe | None
 ) -> T:
-    """What `use` answers on that connection. InvalidArgument if it cannot carry a job.
+    """Return the result of `use` on the caller's connection.
 
-    One that blocks is used on a thread while its owner waits for us, so that whomever it waits for
-    can go on. psycopg's are made for that; none but its own thread may touch one of sqlite3.
+    Raises InvalidArgument if the driver is not supported or no transaction is open. A blocking
+    connection is used in a thread while its owner waits, so that the event loop stays free.
+    psycopg allows that; a sqlite3 connection must stay in its own thread.
     """
     try:
         if _is_alchemy(tx):
             _require_driver(tx)
         if _is(tx, "psycopg", "Connection") or _is_sync_alchemy(tx):
-            return await on_a_thread(
+            return await run_in_thread(
                 lambda: run_without_waiting(_use_blocking(tx, use, address, probe))
             )
-        return await use(await _lane(tx, address, probe))
+        return await use(await _runner(tx, address, probe))
     except Exception as error:
-        better = _in_our_words(error, address)
-        if better is error:
+        translated = _translate(error, address)
+        if translated is error:
             raise
-        raise better from error
+        raise translated from error
 
 
 async def _use_blocking(tx: Any, use: "Use[T]", address: PostgresUrl, probe: Probe | None) -> T:
@@ -67,11 +68,11 @@ async def _use_blocking(tx: Any, use: "Use[T]", address: PostgresUrl, probe: Pro
     return await use(PsycopgRunner(connection, address.schema, probe))
 
 
-async def _lane(tx: Any, address: PostgresUrl, probe: Probe | None) -> StatementRunner:
-    connection = await _awaited_driver_s(tx) if _is_async_alchemy(tx) else tx
+async def _runner(tx: Any, address: PostgresUrl, probe: Probe | None) -> StatementRunner:
+    connection = await _async_driver_connection(tx) if _is_async_alchemy(tx) else tx
     if _is(connection, "psycopg", "AsyncConnection"):
         _require_psycopg(connection)
-        return AsyncPsycopgLane(connection, address.schema, probe)
+        return AsyncPsycopgRunner(connection, address.schema, probe)
     if isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
         _require_asyncpg(connection)
         return ForeignAsyncpgRunner(connection, address.schema, probe)
@@ -80,11 +81,11 @@ async def _lane(tx: Any, address: PostgresUrl, probe: Probe | None) -> Statement
 
 def _unknown(tx: Any, driver: str = "") -> InvalidArgument:
     what = f"{type(tx).__module__.partition('.')[0]} {type(tx).__name__}"
-    return InvalidArgument(f"tx is a {what.removeprefix('builtins ')}{driver}; {KNOWN}")
+    return InvalidArgument(f"tx is a {what.removeprefix('builtins ')}{driver}; {SUPPORTED}")
 
 
 def _require_driver(tx: Any) -> None:
-    """Before anything of it is touched on a thread, which others would not forgive."""
+    """Raise InvalidArgument for another driver, before its connection is used in a thread."""
     bind = tx.get_bind() if hasattr(tx, "get_bind") else tx
     if bind.dialect.driver not in _DRIVERS:
         raise _unknown(tx, f" on {bind.dialect.name} ({bind.dialect.driver})")
@@ -99,14 +100,14 @@ def _require_psycopg(connection: Any) -> None:
     if status == "ACTIVE":
         raise InvalidArgument("tx is busy with another statement; wait for it first")
     if status == "IDLE" and connection.autocommit:
-        raise InvalidArgument(NONE_OPEN)
+        raise InvalidArgument(NO_TRANSACTION)
 
 
 def _require_asyncpg(connection: Any) -> None:
     if connection.is_closed():
         raise InvalidArgument("tx cannot be used: the connection is closed")
     if not connection.is_in_transaction():
-        raise InvalidArgument(NONE_OPEN)
+        raise InvalidArgument(NO_TRANSACTION)
 
 
 def _is_alchemy(tx: Any) -> bool:
@@ -123,13 +124,13 @@ def _is_async_alchemy(tx: Any) -> bool:
 
 
 def _driver_connection(tx: Any) -> Any:
-    """The connection of the driver beneath it, in a transaction that SQLAlchemy knows of."""
+    """Return the connection of the driver, in a transaction that SQLAlchemy has begun."""
     connection = tx.connection() if _is(tx, "sqlalchemy.orm", "Session") else tx
-    connection.exec_driver_sql("SELECT 1").close()  # one that it did not begin it would not commit
+    connection.exec_driver_sql("SELECT 1").close()  # SQLAlchemy commits only what it began
     return connection.connection.driver_connection
 
 
-async def _awaited_driver_s(tx: Any) -> Any:
+async def _async_driver_connection(tx: Any) -> Any:
     is_session = _is(tx, "sqlalchemy.ext.asyncio", "AsyncSession")
     connection = await tx.connection() if is_session else tx
     (await connection.exec_driver_sql("SELECT 1")).close()
@@ -137,13 +138,16 @@ async def _awaited_driver_s(tx: Any) -> Any:
 
 
 def _is(thing: Any, module: str, name: str) -> bool:
-    """Whether it is of that class, which is not imported for asking."""
+    """Return whether the object is of that class, without importing its module."""
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(thing, kind)
 
 
-async def on_a_thread(step: Callable[[], T]) -> T:
-    """What it gives. It is waited for also if nobody wants it any more: it uses what is theirs."""
+async def run_in_thread(step: Callable[[], T]) -> T:
+    """Return the result of a blocking step, run in a thread.
+
+    A cancelled caller still waits for the step, which uses the caller's connection.
+    """
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
         return await asyncio.shield(running)
@@ -152,37 +156,39 @@ async def on_a_thread(step: Callable[[], T]) -> T:
         raise
 
 
-def _in_our_words(error: Exception, address: PostgresUrl) -> Exception:
-    """Of either driver, and of SQLAlchemy, which keeps what happened beneath it."""
+def _translate(error: Exception, address: PostgresUrl) -> Exception:
+    """Translate an error of a driver, or of SQLAlchemy around it."""
     if isinstance(error, OutlastError):
         return error
-    beneath: Any = getattr(error, "orig", None) or error
-    beneath = beneath.__cause__ if _is_adapted(beneath) else beneath
-    state = getattr(beneath, "sqlstate", None)
-    if state in _WORDS:
-        return InvalidArgument(_WORDS[state])
+    cause: Any = getattr(error, "orig", None) or error
+    cause = cause.__cause__ if _is_sqlalchemy_error(cause) else cause
+    state = getattr(cause, "sqlstate", None)
+    if state in _MESSAGE_BY_STATE:
+        return InvalidArgument(_MESSAGE_BY_STATE[state])
     if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
         return _unusable(error)
-    return translate_error(of_server(beneath), address)
+    return translate_error(to_asyncpg_error(cause), address)
 
 
-def of_server(error: Exception) -> Exception:
-    """The same as asyncpg would have it; what does not come from the server stays as it is."""
+def to_asyncpg_error(error: Exception) -> Exception:
+    """Return the asyncpg error of the same SQLSTATE; an error without one is returned as is."""
     state = getattr(error, "sqlstate", None)
     if state is None or isinstance(error, asyncpg.PostgresError):
         return error
-    told: Exception = asyncpg.PostgresError.new({"C": state, "M": str(error).partition("\n")[0]})
-    return told
+    converted: Exception = asyncpg.PostgresError.new(
+        {"C": state, "M": str(error).partition("\n")[0]}
+    )
+    return converted
 
 
-def _is_adapted(error: Any) -> bool:
+def _is_sqlalchemy_error(error: Any) -> bool:
     return type(error).__module__.startswith("sqlalchemy.")
 
 
 def _unusable(error: Exception) -> Exception:
-    """Closed, busy, of another loop: whatever keeps the connection itself from being used."""
+    """Return InvalidArgument for a connection that is closed, busy or of another loop."""
     drivers = ("psycopg", "asyncpg", "sqlalchemy")
-    is_theirs = type(error).__module__.startswith(drivers) or isinstance(error, OSError)
-    if not is_theirs:
+    is_driver_error = type(error).__module__.startswith(drivers) or isinstance(error, OSError)
+    if not is_driver_error:
         return error
     return InvalidArgument(f"tx cannot be used: {str(error).partition(chr(10))[0][:200]}")

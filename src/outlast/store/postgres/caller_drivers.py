@@ -1,27 +1,28 @@
-"""Statements on connections that are not ours: any driver, set up by its owner in any way."""
+"""Statement runners on connections of other owners: asyncpg and psycopg, with any settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from outlast.store.postgres.statements import Probe, statements
+from outlast.store.postgres.placeholders import Probe, statements
 from outlast.store.postgres.unit_of_work import AsyncpgRunner, Row
 
-TEXT = ("text", "varchar", "name", "uuid", "json", "jsonb")
-"""Types that come back as text, whatever the owner has them loaded as."""
+TEXT_TYPES = ("text", "varchar", "name", "uuid", "json", "jsonb")
+"""Types that are loaded as text, whatever loaders the owner has registered."""
 
 
 class ForeignAsyncpgRunner(AsyncpgRunner):
-    """An asyncpg connection on which nobody has asked for ids as text."""
+    """Runs statements on an asyncpg connection without the text codec for UUIDs."""
 
     async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """Run a statement and return its rows."""
         found = await super().fetch(name, values)
         return [tuple(str(v) if isinstance(v, UUID) else v for v in row) for row in found]
 
 
 class PsycopgRunner:
-    """A psycopg connection that waits by itself: its coroutines end at their first step."""
+    """Runs statements on a blocking psycopg connection: its coroutines never suspend."""
 
     def __init__(self, connection: Any, schema: str, probe: Probe | None = None) -> None:
         self.connection = connection
@@ -29,52 +30,56 @@ class PsycopgRunner:
         self._probe = probe
 
     async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """Run a statement and return its rows."""
         with _cursor(self.connection, "Cursor") as cursor:
-            self._mark(name, False)
-            with _sent():
+            self._call_probe(name, False)
+            with _data_errors():
                 cursor.execute(self._statements[name].named, values, prepare=False)
             found: list[Row] = cursor.fetchall() if cursor.description else []
-            self._mark(name, True)
+            self._call_probe(name, True)
             return found
 
     async def change(self, name: str, values: dict[str, Any]) -> int:
+        """Run a statement and return the number of rows it changed."""
         with _cursor(self.connection, "Cursor") as cursor:
-            self._mark(name, False)
-            with _sent():
+            self._call_probe(name, False)
+            with _data_errors():
                 cursor.execute(self._statements[name].named, values, prepare=False)
-            self._mark(name, True)
+            self._call_probe(name, True)
             return max(int(cursor.rowcount), 0)
 
-    def _mark(self, name: str, is_done: bool) -> None:
+    def _call_probe(self, name: str, is_done: bool) -> None:
         if self._probe is not None:
             self._probe(name, is_done)
 
 
-class AsyncPsycopgLane(PsycopgRunner):
-    """The same for a connection that is awaited."""
+class AsyncPsycopgRunner(PsycopgRunner):
+    """Runs statements on an async psycopg connection."""
 
     async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """Run a statement and return its rows."""
         async with _cursor(self.connection, "AsyncCursor") as cursor:
-            self._mark(name, False)
-            with _sent():
+            self._call_probe(name, False)
+            with _data_errors():
                 await cursor.execute(self._statements[name].named, values, prepare=False)
             found: list[Row] = await cursor.fetchall() if cursor.description else []
-            self._mark(name, True)
+            self._call_probe(name, True)
             return found
 
     async def change(self, name: str, values: dict[str, Any]) -> int:
+        """Run a statement and return the number of rows it changed."""
         async with _cursor(self.connection, "AsyncCursor") as cursor:
-            self._mark(name, False)
-            with _sent():
+            self._call_probe(name, False)
+            with _data_errors():
                 await cursor.execute(self._statements[name].named, values, prepare=False)
-            self._mark(name, True)
+            self._call_probe(name, True)
             return max(int(cursor.rowcount), 0)
 
 
 @contextmanager
-def _sent() -> Iterator[None]:
-    """What psycopg itself cannot send is a fault of the value, like what the server refuses."""
-    import psycopg  # noqa: PLC0415 - only who has such a connection has it
+def _data_errors() -> Iterator[None]:
+    """Raise ValueError for a value that psycopg cannot send."""
+    import psycopg  # noqa: PLC0415 - an optional dependency
 
     try:
         yield
@@ -85,14 +90,14 @@ def _sent() -> Iterator[None]:
 
 
 def _cursor(connection: Any, kind: str) -> Any:
-    """A cursor of our own: plain rows, text as text; nothing that the owner has set counts."""
-    import psycopg  # noqa: PLC0415 - only who has such a connection has it
-    from psycopg.rows import tuple_row  # noqa: PLC0415 - the same
-    from psycopg.types.numeric import IntLoader  # noqa: PLC0415 - the same
-    from psycopg.types.string import StrDumper, TextLoader  # noqa: PLC0415 - the same
+    """Return a cursor with tuple rows and text loaders, independent of the owner's settings."""
+    import psycopg  # noqa: PLC0415 - an optional dependency
+    from psycopg.rows import tuple_row  # noqa: PLC0415 - an optional dependency
+    from psycopg.types.numeric import IntLoader  # noqa: PLC0415 - an optional dependency
+    from psycopg.types.string import StrDumper, TextLoader  # noqa: PLC0415 - an optional dependency
 
     cursor: Any = getattr(psycopg, kind)(connection, row_factory=tuple_row)
-    for name in TEXT:
+    for name in TEXT_TYPES:
         cursor.adapters.register_loader(name, TextLoader)
     for name in ("int2", "int4", "int8"):
         cursor.adapters.register_loader(name, IntLoader)

@@ -1,4 +1,4 @@
-"""Connecting to a server, and its errors in our words."""
+"""Connections to the server, and translation of its errors."""
 
 import json
 from collections.abc import Iterator
@@ -21,25 +21,25 @@ from outlast.errors import (
 from outlast.store.contract.transfer import closed_error, from_row
 from outlast.store.postgres.url import PostgresUrl
 
-CONNECT: Final = 5.0
-"""Seconds within which a server must answer a new connection."""
+CONNECT_TIMEOUT_S: Final = 5.0
+"""Seconds within which the server must accept a connection."""
 
 SETTINGS: Final = {
     "application_name": "outlast",
-    # The live tables are empty when they are analysed and full a moment later: a plan that reads
-    # them whole is right for the one and ruinous for the other.
+    # The live tables may be empty when they are analysed and full soon after: a plan with a
+    # sequential scan would be kept.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    # It finds everything that fits before it gives the first row: a page would cost the whole rest.
+    # A bitmap scan reads every match before the first row: a page would cost the whole table.
     "enable_bitmapscan": "off",
     "jit": "off",
 }
 
 _PLANS_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
 
-NOT_OPEN: Final = "HF001"
-"""The store is being moved, or was: its footing is the message."""
+NOT_OPEN_STATE: Final = "OL001"
+"""SQLSTATE of a write while the store is not open: the message is the transfer status."""
 
 CONNECTION_ERRORS = (
     ConnectionError,
@@ -51,11 +51,11 @@ CONNECTION_ERRORS = (
     asyncpg.TooManyConnectionsError,
     asyncpg.InternalClientError,
 )
-"""The server is away, restarts, or has no room: it may answer again soon."""
+"""The server is unavailable, restarts, or has too many connections: a retry may succeed."""
 
 
 def is_connection_error(error: BaseException) -> bool:
-    """Whether the connection is of no more use; a value that the driver cannot send is not that."""
+    """Return whether the connection is broken; a value that cannot be sent does not break it."""
     return isinstance(error, CONNECTION_ERRORS) and not isinstance(error, ValueError)
 
 
@@ -64,27 +64,27 @@ RETRYABLE = (
     asyncpg.SerializationError,
     asyncpg.LockNotAvailableError,
 )
-"""Nothing was written, and the same again may well succeed."""
+"""Nothing was written, and a retry may succeed."""
 
 
 async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.Connection:
-    """A connection of ours; OperatorError in one line if there can be none.
+    """Open a connection with the settings of the store; raises OperatorError.
 
-    `plans_once`: statements are planned once for any values, which is right for those that say
-    exactly which rows they mean, and saves more than their running takes.
+    `plans_once`: use generic plans, for statements that find their rows by key. Planning them for
+    each call would take longer than running them.
     """
     settings = {} if address.pooler else SETTINGS | (_PLANS_ONCE if plans_once else {})
     cache = {"statement_cache_size": 0} if address.pooler else {}
     with translated(address):
         try:
             connection = await asyncpg.connect(
-                address.dsn, timeout=CONNECT, server_settings=settings, **cache
+                address.dsn, timeout=CONNECT_TIMEOUT_S, server_settings=settings, **cache
             )
         except (
             ValueError,
             TypeError,
             OverflowError,
-        ) as error:  # of the address, before anybody was asked
+        ) as error:  # of the URL, before connecting
             raise ConfigurationError(
                 f"{address.safe_text} names no database server: {error}"
             ) from error
@@ -92,7 +92,7 @@ async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.
             await connection.set_type_codec(
                 "uuid", encoder=str, decoder=str, schema="pg_catalog", format="text"
             )
-        except BaseException:  # whoever is cancelled here has no connection to close
+        except BaseException:  # a cancelled caller cannot close it
             connection.terminate()
             raise
         return connection
@@ -100,7 +100,7 @@ async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.
 
 @contextmanager
 def translated(address: PostgresUrl) -> Iterator[None]:
-    """Errors of the driver and the server, in our words."""
+    """Translate errors of the driver and the server that leave the block."""
     try:
         yield
     except OutlastError:
@@ -110,23 +110,23 @@ def translated(address: PostgresUrl) -> Iterator[None]:
 
 
 def translate_error(error: Exception, address: PostgresUrl) -> Exception:
-    """Our error for it, or itself if it is a fault of ours."""
+    """Return the Outlast error for an error of the driver, or the error itself if unknown."""
     if isinstance(error, OutlastError):
         return error
-    if getattr(error, "sqlstate", None) == NOT_OPEN:
+    if getattr(error, "sqlstate", None) == NOT_OPEN_STATE:
         return closed_error(from_row(json.loads(str(error).splitlines()[0])))
-    for kinds, ours, words in WORDS:
+    for kinds, error_type, message in TRANSLATIONS:
         if isinstance(error, kinds):
-            told = {"url": address.safe_text, "schema": address.schema, "why": _first(error)}
-            return ours(words.format_map(told))
+            values = {"url": address.safe_text, "schema": address.schema, "why": _first_line(error)}
+            return error_type(message.format_map(values))
     return error
 
 
-WORDS: Final[tuple[tuple[tuple[type[Exception], ...], type[OutlastError], str], ...]] = (
+TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[OutlastError], str], ...]] = (
     (
         (asyncpg.InvalidAuthorizationSpecificationError,),
         OperatorError,
-        "{url} refuses us: {why}; check user and password in the URL",
+        "{url} refused the login: {why}; check user and password in the URL",
     ),
     (
         (asyncpg.InvalidCatalogNameError,),
@@ -136,17 +136,17 @@ WORDS: Final[tuple[tuple[tuple[type[Exception], ...], type[OutlastError], str], 
     (
         (asyncpg.InsufficientPrivilegeError,),
         OperatorError,
-        "{url}: {why}; grant the role that, or let an owner run: outlast db migrate",
+        "{url}: {why}; grant the role that privilege, or let an owner run: outlast db migrate",
     ),
     (
         (asyncpg.ReadOnlySQLTransactionError,),
         StoreReadOnly,
-        "{url} takes no writes: it is a standby, or set read-only; name the primary in the URL",
+        "{url} accepts no writes: it is a standby, or set read-only; name the primary in the URL",
     ),
     (
         (asyncpg.DiskFullError,),
         StoreFull,
-        "{url} has no space left; nothing was half-written",
+        "{url} has no space left on disk; free some space. Nothing was written",
     ),
     (
         (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError),
@@ -161,22 +161,22 @@ WORDS: Final[tuple[tuple[tuple[type[Exception], ...], type[OutlastError], str], 
     (
         (asyncpg.UndefinedObjectError,),
         OperatorError,
-        "{url}: {why}; of ours are schema, pooler, wait and notify",
+        "{url}: {why}; the options of Outlast are schema, pooler, wait and notify",
     ),
     (RETRYABLE, StoreBusy, "{url}: {why}; try again"),
-    ((asyncpg.DataError, ValueError), InvalidArgument, "no store can hold that: {why}"),
+    ((asyncpg.DataError, ValueError), InvalidArgument, "the value cannot be stored: {why}"),
     (CONNECTION_ERRORS, StoreUnavailable, "{url} does not answer: {why}"),
 )
-"""The first that fits counts."""
+"""Error types, the Outlast error and its message; the first match counts."""
 
 
-def _first(error: Exception) -> str:
-    """Its first line, and only what the server says of itself: never the row it is about."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of a message: later lines may show the row."""
     text = str(error) or type(error).__name__
     return text.splitlines()[0][:200]
 
 
 def count(status: Any) -> int:
-    """How many rows a statement changed, from what the server says of it: `UPDATE 3`."""
+    """Return the number of changed rows from a command tag such as `UPDATE 3`."""
     last = str(status).rpartition(" ")[2]
     return int(last) if last.isdigit() else 0

@@ -1,6 +1,6 @@
-"""Group commit: what is asked while one write is under way goes out together with the next.
+"""Group commit for one event loop: requests that arrive during a write share the next one.
 
-No timer and no delay: a lone write goes out at once, and the more arrive the larger the group.
+There is no timer: a single request is written at once, and groups grow with the load.
 """
 
 import asyncio
@@ -12,18 +12,19 @@ from outlast.errors import OperatorError, StoreMoved, StoreSealed
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-FOR_SOME: Final = (StoreSealed, StoreMoved)
-"""Troubles with the store that not everybody has: what runs may end."""
+PER_REQUEST_ERRORS: Final = (StoreSealed, StoreMoved)
+"""Store errors that concern some requests only: finishing a run is still allowed."""
 
-MOST: Final = 1000
-"""How many items one group takes, unless a single request brings more."""
+MAX_GROUP_ITEMS: Final = 1000
+"""Number of items in one group, unless a single request has more."""
 
 
 class GroupCommit(Generic[Item, Answer]):
-    """Asks of one loop, served group by group in the order in which they came.
+    """Requests of one loop, served in groups in the order of arrival.
 
-    `serve` answers every item of a group in order. If it raises, the group's requests are served
-    again one by one, so that each learns its own fate; `alone` says that it is one request.
+    `serve` returns one answer per item; its second argument tells whether the group is a single
+    request. If it raises, the requests of the group are served one by one, so that each gets its
+    own answer or error.
     """
 
     def __init__(self, serve: Callable[[Sequence[Item], bool], Awaitable[list[Answer]]]) -> None:
@@ -34,7 +35,7 @@ class GroupCommit(Generic[Item, Answer]):
         self._idle.set()
 
     async def submit(self, items: Sequence[Item]) -> list[Answer]:
-        """The answers, once what was written is durable."""
+        """Return the answers to the items once they are durable."""
         if self._idle.is_set():
             return await self._serve_at_once(items)
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
@@ -42,17 +43,17 @@ class GroupCommit(Generic[Item, Answer]):
         return await future
 
     async def flushed(self) -> None:
-        """Wait until everything asked so far has been answered."""
+        """Wait until every request submitted so far is answered."""
         await self._idle.wait()
 
     async def _serve_at_once(self, items: Sequence[Item]) -> list[Answer]:
-        """Nobody is before it: without a task of its own, so that it is sent in this very step."""
+        """Serve a request without a task, so that it is sent in the same step of the loop."""
         self._idle.clear()
         try:
             return await self._serve(items, True)
         finally:
             if self._waiting:
-                self._task = asyncio.create_task(self._serve_all(), name="outlast-gather")
+                self._task = asyncio.create_task(self._serve_all(), name="outlast-group-commit")
             else:
                 self._idle.set()
 
@@ -69,9 +70,9 @@ class GroupCommit(Generic[Item, Answer]):
 
     def _next(self) -> list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]]:
         count = items = 0
-        for asked, _ in self._waiting:
-            items += len(asked)
-            if count and items > MOST:
+        for requested, _ in self._waiting:
+            items += len(requested)
+            if count and items > MAX_GROUP_ITEMS:
                 break
             count += 1
         group, self._waiting = self._waiting[:count], self._waiting[count:]
@@ -85,12 +86,14 @@ class GroupCommit(Generic[Item, Answer]):
             return
         try:
             answers = await self._serve([item for items, _ in group for item in items], False)
-        except Exception as error:  # noqa: BLE001 - each is told its own
-            is_hopeless = isinstance(error, OperatorError) and not isinstance(error, FOR_SOME)
+        except Exception as error:  # noqa: BLE001 - set on the futures
+            is_store_error = isinstance(error, OperatorError) and not isinstance(
+                error, PER_REQUEST_ERRORS
+            )
             for items, future in group:
-                if not is_hopeless:
+                if not is_store_error:
                     await self._serve_alone(items, future)
-                elif not future.done():  # the store itself is the trouble
+                elif not future.done():  # every request fails with it
                     future.set_exception(error)
             return
         start = 0
@@ -104,7 +107,7 @@ class GroupCommit(Generic[Item, Answer]):
     ) -> None:
         try:
             answers: Any = await self._serve(items, True)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
+        except Exception as error:  # noqa: BLE001 - set on the future
             if not future.done():
                 future.set_exception(error)
         else:

@@ -1,4 +1,4 @@
-"""The connections that handlers get: nothing goes through them once their transaction is over."""
+"""Connections given to handlers: they refuse statements after their transaction has ended."""
 
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -6,75 +6,78 @@ from typing import Any, Final, Protocol, TypeVar
 
 import asyncpg
 
-from outlast.core.sync_coroutine import run_without_waiting as finished
+from outlast.core.sync_coroutine import run_without_waiting
 from outlast.errors import OperatorError, RunError
-from outlast.store.postgres.caller_connection import on_a_thread
+from outlast.store.postgres.caller_connection import run_in_thread
 from outlast.store.postgres.caller_drivers import ForeignAsyncpgRunner, PsycopgRunner
-from outlast.store.postgres.connection import CONNECT, translated
-from outlast.store.postgres.statements import Probe
+from outlast.store.postgres.connection import CONNECT_TIMEOUT_S, translated
+from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.unit_of_work import StatementRunner
 from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
 
-
-BY_HAND: Final = (
+ENDED_BY_HANDLER: Final = (
     "the handler ended run.transaction() itself; leave commit, rollback and close to Outlast, "
     "which commits it together with the end of the run"
 )
-NO_DRIVER: Final = (
+PSYCOPG_MISSING: Final = (
     "run.transaction() of a handler in a thread needs psycopg, which is not installed; pip install "
     "'psycopg[binary]', or make the handler async"
 )
-NAME: Final = "outlast handler"
-LEAVING: Final = 1.0
-"""Seconds that closing a connection may take before it is simply dropped."""
+APPLICATION_NAME: Final = "outlast handler"
+CLOSE_TIMEOUT_S: Final = 1.0
+"""Seconds that closing a connection may take."""
 
 
 class TransactionGuard:
-    """Whether there is still a transaction to write in, and what ended it."""
+    """The state of a handler transaction, which decides whether statements are allowed."""
 
     def __init__(self) -> None:
-        self.is_armed = False
-        self.is_over = False
-        self.ended_by_hand = False
+        self.is_active = False
+        self.is_ended = False
+        self.ended_by_handler = False
 
     def refuse(self) -> None:
-        """RunError if nothing may go through any more."""
-        if self.ended_by_hand:
-            raise RunError(BY_HAND)
-        if self.is_over:
-            raise RunError("this run.transaction() is over")
+        """Raise RunError if the transaction has ended."""
+        if self.ended_by_handler:
+            raise RunError(ENDED_BY_HANDLER)
+        if self.is_ended:
+            raise RunError("this run.transaction() has ended")
 
     def refuse_ending(self) -> None:
-        """RunError to whoever would end it by hand."""
-        if self.is_armed:
-            self.ended_by_hand = True
-            raise RunError(BY_HAND)
+        """Raise RunError if the handler ends the transaction itself."""
+        if self.is_active:
+            self.ended_by_handler = True
+            raise RunError(ENDED_BY_HANDLER)
 
 
 class GuardedAsyncpgConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
-    """asyncpg's: counts as closed once its transaction is over, to itself and all its parts."""
+    """An asyncpg connection that reports itself closed once its transaction has ended."""
 
     guard: TransactionGuard | None = None
 
     def is_closed(self) -> bool:
+        """Return whether the connection is closed or its transaction has ended."""
         guard = self.guard
-        if super().is_closed() or guard is None or not guard.is_armed:
+        if super().is_closed() or guard is None or not guard.is_active:
             return bool(super().is_closed())
         if not self.is_in_transaction():
-            guard.ended_by_hand = True
-        return guard.is_over or guard.ended_by_hand
+            guard.ended_by_handler = True
+        return guard.is_ended or guard.ended_by_handler
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's
+        """Close the connection; RunError inside the transaction."""
         self._refuse_ending()
         await super().close(timeout=timeout)
 
     async def reset(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's
+        """Reset the session; RunError inside the transaction."""
         self._refuse_ending()
         await super().reset(timeout=timeout)
 
     def terminate(self) -> None:
+        """Close the connection without waiting; RunError inside the transaction."""
         self._refuse_ending()
         super().terminate()
 
@@ -84,117 +87,130 @@ class GuardedAsyncpgConnection(asyncpg.Connection):  # type: ignore[misc]  # asy
 
 
 class HandlerConnection(Protocol):
-    """A connection as the store holds it while the handler does."""
+    """The store's side of a connection that a handler uses."""
 
     connection: Any
     address: PostgresUrl
-    lane: StatementRunner
+    runner: StatementRunner
 
     @property
-    def is_within(self) -> bool:
-        """Whether a transaction is open on it."""
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
         ...
 
     async def begin(self) -> None:
-        """Open one."""
+        """Open a transaction."""
         ...
 
     async def step(self, step: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine over `lane` answers."""
+        """Return the result of a coroutine that uses `runner`."""
         ...
 
-    async def let_go(self, *, at_once: bool) -> None:
-        """Undo what is not committed and close it; `at_once`: the server has done so."""
+    async def close(self, *, at_once: bool) -> None:
+        """Roll back and close; `at_once` if the server has terminated the session."""
         ...
-
-
-class AwaitedHand:
-    """For a handler that awaits: asyncpg, on the worker's loop."""
-
-    def __init__(self, connection: Any, address: PostgresUrl, probe: Probe | None) -> None:
-        self.connection = connection
-        self.address = address
-        self.lane: StatementRunner = ForeignAsyncpgRunner(connection, address.schema, probe)
-
-    @property
-    def is_within(self) -> bool:
-        return bool(self.connection.is_in_transaction())
-
-    async def begin(self) -> None:
-        # By asyncpg's own means, or it would not make savepoints of the handler's transactions.
-        await self.connection.transaction().start()
-
-    async def step(self, step: Coroutine[Any, Any, T]) -> T:
-        return await step
-
-    async def let_go(self, *, at_once: bool) -> None:
-        if at_once:
-            self.connection.terminate()
-            return
-        if self.is_within:
-            await self.lane.change("unit_of_work.rollback", {})
-        await self.connection.close(timeout=LEAVING)
 
 
 class AsyncHandlerConnection:
-    """For a handler in a thread: psycopg, asked on another thread while that one waits for us."""
+    """The asyncpg connection of an async handler, on the worker's loop."""
 
     def __init__(self, connection: Any, address: PostgresUrl, probe: Probe | None) -> None:
         self.connection = connection
         self.address = address
-        self.lane: StatementRunner = PsycopgRunner(connection, address.schema, probe)
+        self.runner: StatementRunner = ForeignAsyncpgRunner(connection, address.schema, probe)
 
     @property
-    def is_within(self) -> bool:
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return bool(self.connection.is_in_transaction())
+
+    async def begin(self) -> None:
+        """Open a transaction."""
+        # By the API of asyncpg: the handler's own transactions then become savepoints.
+        await self.connection.transaction().start()
+
+    async def step(self, step: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine that uses `runner`."""
+        return await step
+
+    async def close(self, *, at_once: bool) -> None:
+        """Roll back and close; `at_once` if the server has terminated the session."""
+        if at_once:
+            self.connection.terminate()
+            return
+        if self.in_transaction:
+            await self.runner.change("unit_of_work.rollback", {})
+        await self.connection.close(timeout=CLOSE_TIMEOUT_S)
+
+
+class ThreadHandlerConnection:
+    """The psycopg connection of a handler in a thread.
+
+    The store uses it on another thread while the handler's thread waits.
+    """
+
+    def __init__(self, connection: Any, address: PostgresUrl, probe: Probe | None) -> None:
+        self.connection = connection
+        self.address = address
+        self.runner: StatementRunner = PsycopgRunner(connection, address.schema, probe)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
         return bool(self.connection.info.transaction_status.name in {"INTRANS", "INERROR"})
 
     async def begin(self) -> None:
-        """Nothing: psycopg begins by itself."""
+        """A no-op: psycopg begins a transaction with the first statement."""
 
     async def step(self, step: Coroutine[Any, Any, T]) -> T:
-        return await on_a_thread(lambda: finished(step))
+        """Return the result of a coroutine that uses `runner`."""
+        return await run_in_thread(lambda: run_without_waiting(step))
 
-    async def let_go(self, *, at_once: bool) -> None:  # noqa: ARG002 - its own thread may be in it
-        await on_a_thread(self._close)
+    async def close(self, *, at_once: bool) -> None:  # noqa: ARG002 - the handler's thread may use it
+        """Roll back and close, unless the handler's thread is in a statement."""
+        await run_in_thread(self._close)
 
     def _close(self) -> None:
-        """Not under the feet of a thread that is in the middle of a statement."""
-        if self.connection.lock.acquire(timeout=LEAVING):
+        """Close unless a thread holds the lock of the connection: it is in a statement."""
+        if self.connection.lock.acquire(timeout=CLOSE_TIMEOUT_S):
             self.connection.lock.release()
-            with suppress(Exception):  # it may be broken already
+            with suppress(Exception):  # the connection may be broken
                 self.connection.rollback()
             self.connection.close()
 
 
-async def awaited(address: PostgresUrl, probe: Probe | None) -> HandlerConnection:
-    """A connection for a handler that awaits: as asyncpg makes them, without settings of ours."""
+async def connect_async(address: PostgresUrl, probe: Probe | None) -> HandlerConnection:
+    """Open the connection of an async handler, with the default settings of asyncpg."""
     cache = {"statement_cache_size": 0} if address.pooler else {}
     with translated(address):
         connection = await asyncpg.connect(
             address.dsn,
-            timeout=CONNECT,
+            timeout=CONNECT_TIMEOUT_S,
             connection_class=GuardedAsyncpgConnection,
-            server_settings={} if address.pooler else {"application_name": NAME},
+            server_settings={} if address.pooler else {"application_name": APPLICATION_NAME},
             **cache,
         )
     connection.guard = TransactionGuard()
-    return AwaitedHand(connection, address, probe)
-
-
-async def blocking(address: PostgresUrl, probe: Probe | None) -> HandlerConnection:
-    """A connection for a handler in a thread, as psycopg makes them."""
-    connection = await on_a_thread(lambda: _connected(address))
     return AsyncHandlerConnection(connection, address, probe)
 
 
-def _connected(address: PostgresUrl) -> Any:
+async def connect_blocking(address: PostgresUrl, probe: Probe | None) -> HandlerConnection:
+    """Open the connection of a handler in a thread, with the default settings of psycopg.
+
+    Raises RunError if psycopg is not installed.
+    """
+    connection = await run_in_thread(lambda: _connect_psycopg(address))
+    return ThreadHandlerConnection(connection, address, probe)
+
+
+def _connect_psycopg(address: PostgresUrl) -> Any:
     try:
-        import psycopg  # noqa: PLC0415 - only who needs it has it
+        import psycopg  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
-        raise RunError(NO_DRIVER) from error
+        raise RunError(PSYCOPG_MISSING) from error
     try:
-        connection = _blocking_class().connect(
-            address.dsn, connect_timeout=int(CONNECT), application_name=NAME
+        connection = _guarded_psycopg_class().connect(
+            address.dsn, connect_timeout=int(CONNECT_TIMEOUT_S), application_name=APPLICATION_NAME
         )
     except psycopg.Error as error:
         why = str(error).partition("\n")[0][:200]
@@ -204,35 +220,35 @@ def _connected(address: PostgresUrl) -> Any:
     return connection
 
 
-def _blocking_class() -> Any:
-    import psycopg  # noqa: PLC0415 - only who needs it has it
+def _guarded_psycopg_class() -> Any:
+    import psycopg  # noqa: PLC0415 - an optional dependency
 
-    class BlockingCursor(psycopg.Cursor[Any]):
-        """A cursor whose statements ask its connection's guard first."""
+    class GuardedCursor(psycopg.Cursor[Any]):
+        """A cursor whose statements are checked by the guard of its connection."""
 
         def execute(self, *args: Any, **kwargs: Any) -> Any:
-            with _statement(self.connection):
+            with _guarded(self.connection):
                 return super().execute(*args, **kwargs)
 
         def executemany(self, *args: Any, **kwargs: Any) -> Any:
-            with _statement(self.connection):
+            with _guarded(self.connection):
                 return super().executemany(*args, **kwargs)
 
         def stream(self, *args: Any, **kwargs: Any) -> Any:
-            with _statement(self.connection):
+            with _guarded(self.connection):
                 yield from super().stream(*args, **kwargs)
 
         def copy(self, *args: Any, **kwargs: Any) -> Any:
-            with _statement(self.connection):
+            with _guarded(self.connection):
                 return super().copy(*args, **kwargs)
 
-    class Blocking(psycopg.Connection[Any]):
-        """psycopg's: begins by itself, so what is sent too late is at least never committed."""
+    class GuardedPsycopgConnection(psycopg.Connection[Any]):
+        """A psycopg connection that refuses commit, rollback and close by the handler."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.guard = TransactionGuard()
-            self.cursor_factory = BlockingCursor
+            self.cursor_factory = GuardedCursor
 
         def commit(self) -> None:
             self.guard.refuse_ending()
@@ -250,17 +266,17 @@ def _blocking_class() -> Any:
             self.guard.refuse_ending()
             return super().__enter__()
 
-    return Blocking
+    return GuardedPsycopgConnection
 
 
 @contextmanager
-def _statement(connection: Any) -> Iterator[None]:
-    """Around every statement: refused when the transaction is over, and a look whether it is."""
+def _guarded(connection: Any) -> Iterator[None]:
+    """Refuse a statement after the transaction; note if the statement itself ended it."""
     guard: TransactionGuard = connection.guard
-    if guard.is_armed:
+    if guard.is_active:
         guard.refuse()
     try:
         yield
     finally:
-        if guard.is_armed and connection.info.transaction_status.name == "IDLE":
-            guard.ended_by_hand = True
+        if guard.is_active and connection.info.transaction_status.name == "IDLE":
+            guard.ended_by_handler = True

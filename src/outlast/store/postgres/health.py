@@ -1,21 +1,22 @@
-"""What an operator of the server should worry about, each with what to do."""
+"""Health warnings about the server, each with its remedy."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from outlast.store.postgres.unit_of_work import Row
 
-LONG: Final = 60
-"""Seconds from which on an open transaction is worth a word."""
+LONG_TRANSACTION_S: Final = 60
+"""Seconds after which an open transaction is reported."""
 
-MANY: Final = 3
-"""Commits that wait for NOTIFY at one moment, from which on that is too many."""
+MANY_WAITING_COMMITS: Final = 3
+"""Number of commits waiting for NOTIFY at one moment that is reported."""
 
-FULL: Final = 0.5
+QUEUE_USAGE_LIMIT: Final = 0.5
+"""Share of the notification queue in use that is reported."""
 
 
-def of_server(row: Row) -> Iterator[str]:
-    """From how the server is set."""
+def server_warnings(row: Row) -> Iterator[str]:
+    """Yield warnings about the settings of the server, from the row of `health.server`."""
     standby, flushes, waits, vacuums, without, queue = row
     if standby:
         yield "this is a standby: nothing can be written; name the primary in the URL"
@@ -34,41 +35,43 @@ def of_server(row: Row) -> Iterator[str]:
             "autovacuum is off: the tables grow without end and claims get slower; set autovacuum "
             "= on and track_counts = on, and no autovacuum_enabled=false on our tables"
         )
-    if queue > FULL:
+    if queue > QUEUE_USAGE_LIMIT:
         yield (
-            f"the queue of notifications is {queue:.0%} full: some session listens and never "
+            f"the queue of notifications is {queue:.0%} full: a session listens and never "
             "reads; find it in pg_stat_activity and end it"
         )
 
 
 def vacuum_blocker_warning(row: Row) -> str:
-    """From whoever keeps vacuum back."""
+    """Return the warning about a session, transaction or slot that blocks vacuum."""
     kind, name, user, program, state, seconds = row
     if kind == "prepared":
         return (
-            f"prepared transaction {name!r} of {user} is open for {seconds:,} s and holds vacuum "
-            f"back; COMMIT PREPARED or ROLLBACK PREPARED '{name}'"
+            f"prepared transaction {name!r} of {user} is open for {seconds:,} s and blocks "
+            f"vacuum; COMMIT PREPARED or ROLLBACK PREPARED '{name}'"
         )
     if kind == "slot":
         return (
-            f"replication slot {name} has no reader and holds vacuum back; start its reader, or "
+            f"replication slot {name} has no reader and blocks vacuum; start its reader, or "
             f"SELECT pg_drop_replication_slot('{name}')"
         )
     who = f"session {name} of {user}" + (f" ({program})" if program else "")
     return (
-        f"{who} is {state} in a transaction open for {seconds:,} s and holds vacuum back; let it "
+        f"{who} is {state} in a transaction open for {seconds:,} s and blocks vacuum; let it "
         f"end, or SELECT pg_terminate_backend({name})"
     )
 
 
-def of_commits(waiting: int) -> Iterator[str]:
-    if waiting >= MANY:
+def notify_warnings(waiting: int) -> Iterator[str]:
+    """Yield a warning if many commits wait for NOTIFY."""
+    if waiting >= MANY_WAITING_COMMITS:
         yield (
             f"{waiting} commits wait for NOTIFY, which goes one at a time; add in larger batches, "
             "or write ?notify=false"
         )
 
 
-def of_locks(lost: list[str]) -> Iterator[str]:
+def lock_warnings(lost: list[str]) -> Iterator[str]:
+    """Yield a warning for each lost lock."""
     for name in lost:
-        yield f"the lock {name} is held by somebody else; stop this process or that one"
+        yield f"the lock {name} is held by another process; stop this process or the other one"

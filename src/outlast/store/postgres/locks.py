@@ -1,8 +1,8 @@
-"""Named locks that die with their holder: an open transaction each, on a connection of its own.
+"""Named locks: an advisory lock in an open transaction, on a dedicated connection per lock.
 
-The transaction holds no snapshot, so it keeps no vacuum back, and it works through a transaction
-pooler too. A connection can break while its process lives. Then the lock is taken again at once; if
-somebody else has it by then, it is lost, and says so.
+The transaction locks no snapshot, so it does not block vacuum, and it works through a transaction
+pooler. When the connection breaks, the lock is reacquired at once. If another process acquired it
+meanwhile, the lock is lost: `is_lost` is set and an error is logged.
 """
 
 import asyncio
@@ -17,160 +17,174 @@ from outlast.core.limits import check_name
 from outlast.errors import OperatorError
 from outlast.store.postgres.connection import translated
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
-from outlast.store.postgres.statements import Probe
+from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.unit_of_work import AsyncpgRunner
 from outlast.store.postgres.url import PostgresUrl
 
 log = logging.getLogger("outlast.store")
 
-SOON: Final = 0.05
-LATE: Final = 1.0
-"""Seconds between two tries to take a lock again, at first and at most."""
+FIRST_REACQUIRE_PAUSE_S: Final = 0.05
+MAX_REACQUIRE_PAUSE_S: Final = 1.0
+"""Seconds between two attempts to reacquire a lock, at first and at most."""
 
-INSIST: Final = 3.0
-"""Seconds for which somebody else must have it before it is given up: longer than a look takes."""
+LOST_AFTER_S: Final = 3.0
+"""Seconds for which another session must lock the lock before it counts as lost.
 
-Who = tuple[int, int]
-"""A session of the server: its process, and since when."""
+Longer than `free_locks` locks a lock to test it.
+"""
+
+SessionKey = tuple[int, int]
+"""A session of the server: process id and start time in microseconds."""
 
 
 def lock_key(schema: str, name: str) -> str:
-    """What is hashed for the server; a collision refuses one, and never are both held."""
+    """Return the text that is hashed to the advisory lock; a collision only refuses a lock."""
     return f"outlast lock {schema} {name}"
 
 
 class PostgresLock:
-    """A lock that is held until it is released, or lost."""
+    """A named lock that is held until it is released or lost."""
 
     def __init__(self, locks: "PostgresLocks", name: str, *, shared: bool) -> None:
         self._locks = locks
         self.name = name
         self.is_shared = shared
         self.session: DedicatedConnection | None = None
-        self.who: Who | None = None
+        self.session_key: SessionKey | None = None
         self.is_wanted = True
         self.is_lost = False
-        self.retaking: asyncio.Task[None] | None = None
+        self.reacquiring: asyncio.Task[None] | None = None
 
     async def release(self) -> None:
+        """Release the lock; idempotent."""
         await self._locks.release(self)
 
 
 class PostgresLocks:
-    """The locks that one store holds. They live on a thread aside, whichever loop asked."""
+    """The locks that one store holds, on its loop thread."""
 
     def __init__(
-        self, address: PostgresUrl, aside: LazyLoopThread, probe: Probe | None = None
+        self, address: PostgresUrl, loop_thread: LazyLoopThread, probe: Probe | None = None
     ) -> None:
         self._address = address
-        self._aside = aside
+        self._loop_thread = loop_thread
         self._probe = probe
         self._held: set[PostgresLock] = set()
 
-    async def take(self, name: str, *, shared: bool = False) -> PostgresLock | None:
-        """Take the lock of that name; None if anybody has it, this process included."""
-        hold = PostgresLock(self, check_name(name, what="lock name"), shared=shared)
-        taking = asyncio.ensure_future(asyncio.wrap_future(self._aside.run(self._take(hold))))
+    async def acquire(self, name: str, *, shared: bool = False) -> PostgresLock | None:
+        """Acquire the lock of that name; return None if it is held, by this process included."""
+        lock = PostgresLock(self, check_name(name, what="lock name"), shared=shared)
+        acquiring = asyncio.ensure_future(
+            asyncio.wrap_future(self._loop_thread.run(self._acquire(lock)))
+        )
         try:
-            return hold if await asyncio.shield(taking) else None
+            return lock if await asyncio.shield(acquiring) else None
         except asyncio.CancelledError:
-            self._aside.run(self._release(hold))  # nobody will know that it was taken
+            self._loop_thread.run(self._release(lock))  # the caller cannot release it any more
             raise
 
-    async def release(self, hold: PostgresLock) -> None:
-        await asyncio.wrap_future(self._aside.run(self._release(hold)))
+    async def release(self, lock: PostgresLock) -> None:
+        """Release a lock; idempotent."""
+        await asyncio.wrap_future(self._loop_thread.run(self._release(lock)))
 
     async def release_all(self) -> None:
-        for hold in tuple(self._held):
-            await self.release(hold)
+        """Release every lock of the store."""
+        for lock in tuple(self._held):
+            await self.release(lock)
 
     @property
     def lost(self) -> list[str]:
-        """Names that somebody else has now, though we did not let go of them."""
-        return sorted(hold.name for hold in self._held if hold.is_lost)
+        """The names of lost locks."""
+        return sorted(lock.name for lock in self._held if lock.is_lost)
 
     def keys(self, names: Collection[str]) -> list[str]:
+        """Return the lock keys of these names."""
         return [self._key(name) for name in names]
 
     def _key(self, name: str) -> str:
         return lock_key(self._address.schema, name)
 
-    async def _take(self, hold: PostgresLock) -> bool:
-        """On the thread aside, as everything below."""
+    async def _acquire(self, lock: PostgresLock) -> bool:
+        """Acquire the lock on the loop thread, like every method below."""
         with translated(self._address):
             session = await DedicatedConnection.open(self._address)
-            is_ours = False
+            is_acquired = False
             try:
-                # Whoever asked may go away while it is being taken, too.
-                is_ours = hold.is_wanted and await self._lock(session, hold) and hold.is_wanted
+                # The caller may be cancelled while the lock is acquired.
+                is_acquired = lock.is_wanted and await self._lock(session, lock) and lock.is_wanted
             finally:
-                if not is_ours:
+                if not is_acquired:
                     await session.close()
-        if is_ours:
-            hold.session = session
-            self._held.add(hold)
-            session.connection.add_termination_listener(lambda _: self._broken(hold, session))
-        return is_ours
+        if is_acquired:
+            lock.session = session
+            self._held.add(lock)
+            session.connection.add_termination_listener(lambda _: self._broken(lock, session))
+        return is_acquired
 
-    async def _lock(self, session: DedicatedConnection, hold: PostgresLock) -> bool:
-        lane, key = (
+    async def _lock(self, session: DedicatedConnection, lock: PostgresLock) -> bool:
+        runner, key = (
             AsyncpgRunner(session.connection, self._address.schema, self._probe),
-            self._key(hold.name),
+            self._key(lock.name),
         )
-        await lane.change("unit_of_work.begin", {})
-        await lane.change("locks.patient", {})
-        asked = {"name": key, "shared": hold.is_shared}
-        [(is_ours, *who)] = await lane.fetch("locks.try", asked)
-        if not is_ours:
+        await runner.change("unit_of_work.begin", {})
+        await runner.change("locks.set_timeouts", {})
+        asked = {"name": key, "shared": lock.is_shared}
+        [(is_acquired, *session_key)] = await runner.fetch("locks.try", asked)
+        if not is_acquired:
             try:
-                await lane.fetch("locks.wait", asked)
+                await runner.fetch("locks.wait", asked)
             except asyncpg.LockNotAvailableError:
-                await lane.change("unit_of_work.rollback", {})
-                await self._terminate_stale_session(lane, hold)
+                await runner.change("unit_of_work.rollback", {})
+                await self._terminate_stale_session(runner, lock)
                 return False
-        await lane.change("locks.settle", {})
-        hold.who = (who[0], who[1])
+        await runner.change("locks.drop_snapshot", {})
+        lock.session_key = (session_key[0], session_key[1])
         return True
 
-    async def _terminate_stale_session(self, lane: AsyncpgRunner, hold: PostgresLock) -> None:
-        """If it is our own former session that has it: the server did not see it break."""
-        if hold.who is not None:
-            await lane.fetch("locks.send_away", {"pid": hold.who[0], "since": hold.who[1]})
+    async def _terminate_stale_session(self, runner: AsyncpgRunner, lock: PostgresLock) -> None:
+        """Terminate the broken session of this lock, if the server still considers it alive."""
+        if lock.session_key is not None:
+            await runner.fetch(
+                "locks.terminate_session",
+                {"pid": lock.session_key[0], "since": lock.session_key[1]},
+            )
 
-    async def _release(self, hold: PostgresLock) -> None:
-        hold.is_wanted = False
-        self._held.discard(hold)
-        session, hold.session = hold.session, None
+    async def _release(self, lock: PostgresLock) -> None:
+        lock.is_wanted = False
+        self._held.discard(lock)
+        session, lock.session = lock.session, None
         if session is not None:
-            lane = AsyncpgRunner(session.connection, self._address.schema, self._probe)
+            runner = AsyncpgRunner(session.connection, self._address.schema, self._probe)
             try:
-                await lane.change("unit_of_work.rollback", {})  # so that it is free when we answer
-            except Exception as error:  # noqa: BLE001 - it is free then too
-                log.debug("a lock's connection had broken name=%s: %s", hold.name, error)
+                await runner.change(
+                    "unit_of_work.rollback", {}
+                )  # so that the lock is free when this returns
+            except Exception as error:  # noqa: BLE001 - a broken session releases it
+                log.debug("lock connection was broken name=%s: %s", lock.name, error)
             await session.close()
 
-    def _broken(self, hold: PostgresLock, session: DedicatedConnection) -> None:
-        if hold.is_wanted and hold.session is session:
-            hold.session = None
-            log.warning("connection of a lock broke, taking it again name=%s", hold.name)
-            hold.retaking = asyncio.create_task(self._take_again(hold))
+    def _broken(self, lock: PostgresLock, session: DedicatedConnection) -> None:
+        if lock.is_wanted and lock.session is session:
+            lock.session = None
+            log.warning("lock connection broke, reacquiring name=%s", lock.name)
+            lock.reacquiring = asyncio.create_task(self._reacquire(lock))
 
-    async def _take_again(self, hold: PostgresLock) -> None:
-        loop, pause = asyncio.get_running_loop(), SOON
+    async def _reacquire(self, lock: PostgresLock) -> None:
+        loop, pause = asyncio.get_running_loop(), FIRST_REACQUIRE_PAUSE_S
         since: float | None = None
-        while hold.is_wanted:
+        while lock.is_wanted:
             try:
-                if await self._take(hold):
-                    log.warning("lock taken again name=%s", hold.name)
+                if await self._acquire(lock):
+                    log.warning("lock reacquired name=%s", lock.name)
                     return
             except OperatorError as error:
-                log.debug("lock not taken again yet name=%s: %s", hold.name, error)
+                log.debug("lock not reacquired yet name=%s: %s", lock.name, error)
                 since = None
             else:
                 since = since or loop.time()
-                if loop.time() - since > INSIST:
-                    hold.is_lost = True
-                    log.error("somebody else has taken the lock meanwhile name=%s", hold.name)
+                if loop.time() - since > LOST_AFTER_S:
+                    lock.is_lost = True
+                    log.error("lock lost, another process acquired it name=%s", lock.name)
                     return
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LATE)
+            pause = min(2 * pause, MAX_REACQUIRE_PAUSE_S)

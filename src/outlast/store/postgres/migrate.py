@@ -1,4 +1,4 @@
-"""Brings a schema to what this code knows: numbered steps, forward only, all or nothing."""
+"""Schema migrations: numbered, forward only, in one transaction."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -6,17 +6,17 @@ from importlib import resources
 from typing import Final
 
 from outlast.errors import ForeignStore, OperatorError, SchemaTooNew
-from outlast.store.postgres.statements import SCHEMA, in_schema, statements
+from outlast.store.postgres.placeholders import SCHEMA, in_schema, statements
 from outlast.store.postgres.unit_of_work import AsyncpgRunner
-from outlast.store.postgres.url import PostgresUrl, address
+from outlast.store.postgres.url import PostgresUrl, parse_url
 
-OLDEST: Final = 140000
-"""The oldest server whose words the statements use."""
+MIN_SERVER_VERSION: Final = 140000
+"""The oldest server version that supports the statements."""
 
 
 @cache
 def migrations(schema: str = SCHEMA) -> Mapping[int, str]:
-    """The steps by number, as in `0001_initial.sql`, for tables in that schema."""
+    """Return the migrations by number, as in `0001_initial.sql`, for that schema."""
     folder = resources.files(__package__) / "migrations"
     scripts = {file.name: file for file in folder.iterdir() if file.name.endswith(".sql")}
     return {
@@ -25,60 +25,63 @@ def migrations(schema: str = SCHEMA) -> Mapping[int, str]:
     }
 
 
-async def migrate(lane: AsyncpgRunner, address: PostgresUrl) -> None:
-    """Create or upgrade our tables in one transaction; killed half-way, nothing has happened.
+async def migrate(runner: AsyncpgRunner, address: PostgresUrl) -> None:
+    """Create or upgrade the tables in one transaction.
 
-    A schema that is up to date is only read, so that a role that may not create can work in it.
+    A schema that is up to date is only read: a role without the right to create can use it.
     """
-    await _require_server(lane, address)
-    if await _version(lane, address) == max(migrations()):
+    await _require_server(runner, address)
+    if await _version(runner, address) == max(migrations()):
         return
-    await lane.change("unit_of_work.begin", {})
+    await runner.change("unit_of_work.begin", {})
     try:
-        await lane.change("schema.lock", {"name": address.schema})
-        await _upgrade(lane, address)
-        await lane.change("unit_of_work.commit", {})
+        await runner.change("schema.lock", {"name": address.schema})
+        await _upgrade(runner, address)
+        await runner.change("unit_of_work.commit", {})
     except BaseException:
-        if not lane.connection.is_closed():
-            await lane.change("unit_of_work.rollback", {})
+        if not runner.connection.is_closed():
+            await runner.change("unit_of_work.rollback", {})
         raise
 
 
 def script(url: str) -> str:
-    """All of it as one transaction, for an owner to give to `psql` in our stead."""
-    where = address(url)
-    ours = statements(where.schema)
-    made = [ours[f"schema.{name}"].text for name in ("create", "create_meta", "init_meta")]
+    """Return the whole schema as one transaction, for an owner to run with `psql`."""
+    where = parse_url(url)
+    named = statements(where.schema)
+    created = [named[f"schema.{name}"].text for name in ("create", "create_meta", "init_meta")]
     steps = migrations(where.schema)
-    known = ours["schema.set_version"].text.replace("$1::integer", str(max(steps)))
-    parts = ["BEGIN", *made, *steps.values(), known, "COMMIT"]
+    set_version = named["schema.set_version"].text.replace("$1::integer", str(max(steps)))
+    parts = ["BEGIN", *created, *steps.values(), set_version, "COMMIT"]
     return "\n\n".join(f"{part.strip().removesuffix(';')};" for part in parts) + "\n"
 
 
-async def is_ours(lane: AsyncpgRunner, address: PostgresUrl) -> bool:
-    """Whether our tables are there."""
-    found = await lane.fetch("schema.look", {"schema": address.schema})
+async def is_ours(runner: AsyncpgRunner, address: PostgresUrl) -> bool:
+    """Return whether the schema holds Outlast tables."""
+    found = await runner.fetch("schema.state", {"schema": address.schema})
     return bool(found[0][1])
 
 
-async def _require_server(lane: AsyncpgRunner, address: PostgresUrl) -> None:
-    number = int((await lane.fetch("schema.server", {}))[0][0])
-    if number < OLDEST:
+async def _require_server(runner: AsyncpgRunner, address: PostgresUrl) -> None:
+    number = int((await runner.fetch("schema.server", {}))[0][0])
+    if number < MIN_SERVER_VERSION:
         raise OperatorError(
             f"{address.safe_text} is PostgreSQL {number // 10000}; Outlast needs "
-            f"{OLDEST // 10000} or newer"
+            f"{MIN_SERVER_VERSION // 10000} or newer"
         )
 
 
-async def _version(lane: AsyncpgRunner, address: PostgresUrl) -> int:
-    """The schema's number, 0 if there is none; ForeignStore, SchemaTooNew."""
-    is_there, ours = (await lane.fetch("schema.look", {"schema": address.schema}))[0]
-    if is_there and not ours:
+async def _version(runner: AsyncpgRunner, address: PostgresUrl) -> int:
+    """Return the version of the schema, 0 if it has no tables.
+
+    Raises ForeignStore for tables of another program, SchemaTooNew for a newer version.
+    """
+    has_tables, is_own = (await runner.fetch("schema.state", {"schema": address.schema}))[0]
+    if has_tables and not is_own:
         raise ForeignStore(
-            f"{address.safe_text}: schema {address.schema} belongs to something else and has no "
+            f"{address.safe_text}: schema {address.schema} belongs to another program and has no "
             "Outlast tables; choose another with ?schema=…"
         )
-    version = int((await lane.fetch("schema.version", {}))[0][0]) if ours else 0
+    version = int((await runner.fetch("schema.version", {}))[0][0]) if is_own else 0
     newest = max(migrations())
     if version > newest:
         raise SchemaTooNew(
@@ -88,13 +91,13 @@ async def _version(lane: AsyncpgRunner, address: PostgresUrl) -> int:
     return version
 
 
-async def _upgrade(lane: AsyncpgRunner, address: PostgresUrl) -> None:
-    version = await _version(lane, address)
+async def _upgrade(runner: AsyncpgRunner, address: PostgresUrl) -> None:
+    version = await _version(runner, address)
     if version == 0:
-        await lane.change("schema.create", {})
-        await lane.change("schema.create_meta", {})
-        await lane.change("schema.init_meta", {})
+        await runner.change("schema.create", {})
+        await runner.change("schema.create_meta", {})
+        await runner.change("schema.init_meta", {})
     for number, script in migrations(address.schema).items():
         if number > version:
-            await lane.script(f"migration.{number:04}", script)
-            await lane.change("schema.set_version", {"version": number})
+            await runner.script(f"migration.{number:04}", script)
+            await runner.change("schema.set_version", {"version": number})

@@ -1,4 +1,4 @@
-"""The connections of one event loop: each for one purpose, opened when first needed."""
+"""Connection pool of one event loop: one connection per purpose, opened when first needed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -17,19 +17,24 @@ from outlast.store.postgres.connection import (
 )
 from outlast.store.postgres.group_commit import GroupCommit
 from outlast.store.postgres.operations.scan_floor import TIMELESS, Pace, ScanFloors
-from outlast.store.postgres.statements import Probe
+from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.unit_of_work import AsyncpgRunner, Row, UnitOfWork, begin_unit
 from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
 
-READS: Final = 2
-TRIES: Final = 10
-"""How often a transaction is begun anew that another one got in the way of."""
+READ_CONNECTIONS: Final = 2
+"""Number of connections that single reads are spread over."""
+
+MAX_TRANSACTION_ATTEMPTS: Final = 10
+"""Number of times a transaction is begun again after a deadlock or lock timeout."""
+
+MAX_READ_ATTEMPTS: Final = 2
+"""Number of attempts of a read whose connection breaks."""
 
 
 class PooledConnection:
-    """One connection, used by one at a time and opened again when it broke."""
+    """One connection, used by one task at a time and reopened when it breaks."""
 
     def __init__(
         self, address: PostgresUrl, probe: Probe | None, *, plans_once: bool = False
@@ -38,17 +43,17 @@ class PooledConnection:
         self._plans_once = plans_once
         self._probe = probe
         self._turn = asyncio.Lock()
-        self._lane: AsyncpgRunner | None = None
+        self._runner: AsyncpgRunner | None = None
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[AsyncpgRunner]:
-        """The connection, alone. Whatever breaks it, the next one to come gets a new one."""
+        """Yield the connection for exclusive use; a broken one is replaced on the next use."""
         async with self._turn:
-            if self._lane is None or self._lane.connection.is_closed():
+            if self._runner is None or self._runner.connection.is_closed():
                 connection = await connect(self._address, plans_once=self._plans_once)
-                self._lane = AsyncpgRunner(connection, self._address.schema, self._probe)
+                self._runner = AsyncpgRunner(connection, self._address.schema, self._probe)
             try:
-                yield self._lane
+                yield self._runner
             except asyncio.CancelledError:
                 self._drop()  # a statement may be half sent
                 raise
@@ -58,25 +63,26 @@ class PooledConnection:
                 raise
 
     def _drop(self) -> None:
-        if self._lane is not None:
-            self._lane.connection.terminate()
-            self._lane = None
+        if self._runner is not None:
+            self._runner.connection.terminate()
+            self._runner = None
 
     async def close(self) -> None:
+        """Wait for the current user and close the connection; idempotent."""
         async with self._turn:
-            if self._lane is not None and not self._lane.connection.is_closed():
+            if self._runner is not None and not self._runner.connection.is_closed():
                 with suppress(*CONNECTION_ERRORS):
-                    await self._lane.connection.close(timeout=1)
-            self._lane = None
+                    await self._runner.connection.close(timeout=1)
+            self._runner = None
 
     def terminate(self) -> None:
-        """Without waiting, from anywhere: its loop may be gone."""
+        """Close the connection without waiting, from any thread: its loop may be closed."""
         with suppress(Exception):
             self._drop()
 
 
 class ConnectionPool:
-    """What one loop asks the database through."""
+    """The connections, group commits and claim state of one event loop."""
 
     def __init__(
         self,
@@ -84,143 +90,152 @@ class ConnectionPool:
         *,
         clock: Clock | None,
         probe: Probe | None,
-        tell: Callable[[Notification], None],
+        notify: Callable[[Notification], None],
     ) -> None:
         self._address = address
         self._clock = clock
-        self._tell = tell
+        self._notify = notify
         self._closed = False
-        self._lines: dict[str, PooledConnection] = {}
-        self._gathers: dict[str, GroupCommit[Any, Any]] = {}
+        self._connections: dict[str, PooledConnection] = {}
+        self._group_commits: dict[str, GroupCommit[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
-        # Loops end without asking anybody, but first they end the generators that began in them.
-        self._keeper = self._kept()
+        # A loop that shuts down finalises its async generators: this one closes the pool.
+        self._finalizer = self._close_on_shutdown()
         with suppress(StopIteration):
-            anext(self._keeper).__await__().send(None)
+            anext(self._finalizer).__await__().send(None)
         time, pace = asyncio.get_running_loop().time, TIMELESS if clock else Pace()
         self.floors = ScanFloors(time, pace)
-        self.ahead = ScanFloors(time, pace)  # of claims that only prefetch
-        self.backlogged_queues: set[str] = set()  # queues of which the last claim did not take all
+        self.prefetch_floors = ScanFloors(time, pace)  # of claims that only prefetch
+        self.backlogged_queues: set[str] = set()  # queues whose last claim left jobs waiting
 
-    def line(self, purpose: str) -> PooledConnection:
-        """The connection for that purpose."""
+    def connection(self, purpose: str) -> PooledConnection:
+        """Return the connection for a purpose; raises StoreClosed if the pool is closed."""
         if self._closed:
             raise StoreClosed(f"{self._address.safe_text} was closed; open the store again")
-        if purpose not in self._lines:
-            is_read = purpose.startswith("read")  # whose plans depend on what is asked for
-            self._lines[purpose] = PooledConnection(
+        if purpose not in self._connections:
+            is_read = purpose.startswith("read")  # the plan of a read depends on its values
+            self._connections[purpose] = PooledConnection(
                 self._address, self._probe, plans_once=not is_read
             )
-        return self._lines[purpose]
+        return self._connections[purpose]
 
-    def gather(
+    def group_commit(
         self, purpose: str, serve: Callable[[Sequence[Any], bool], Awaitable[list[Any]]]
     ) -> GroupCommit[Any, Any]:
-        """What brings together all that this loop asks for that purpose."""
-        if purpose not in self._gathers:
-            self._gathers[purpose] = GroupCommit(serve)
-        return self._gathers[purpose]
+        """Return the group commit for a purpose; `serve` is used when it is created."""
+        if purpose not in self._group_commits:
+            self._group_commits[purpose] = GroupCommit(serve)
+        return self._group_commits[purpose]
 
     async def rows(self, name: str, /, **values: Any) -> list[Row]:
-        """The rows of one question; asked again once if the connection had died."""
+        """Return the rows of one read; repeated once if the connection was broken."""
         self._reads += 1
-        line = self.line(f"read-{self._reads % READS}")
-        return await self.with_reconnect(lambda: _fetch(line, name, values), tries=2)
+        connection = self.connection(f"read-{self._reads % READ_CONNECTIONS}")
+        return await self.with_reconnect(
+            lambda: _fetch(connection, name, values), attempts=MAX_READ_ATTEMPTS
+        )
 
     async def in_snapshot(self, read: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-        """What `read` makes of several questions, all answered from one and the same moment."""
-        line = self.line("read-0")
-        return await self.with_reconnect(lambda: self._at_once(line, read), tries=2)
+        """Return the result of `read`, whose statements all see one snapshot."""
+        connection = self.connection("read-0")
+        return await self.with_reconnect(
+            lambda: self._read_snapshot(connection, read), attempts=MAX_READ_ATTEMPTS
+        )
 
     async def transact(
-        self, verb: Callable[[UnitOfWork], Awaitable[T]], purpose: str = "write"
+        self, operation: Callable[[UnitOfWork], Awaitable[T]], purpose: str = "write"
     ) -> T:
-        """What the verb answers, once what it wrote is durable; begun anew after a deadlock."""
-        line = self.line(purpose)
-        for left in reversed(range(TRIES)):
+        """Run an operation in a transaction, commit it and return its result.
+
+        A deadlock or lock timeout rolls back and begins again. Errors of the server are
+        translated, except errors about a value: the operation reports which value it was.
+        """
+        connection = self.connection(purpose)
+        for left in reversed(range(MAX_TRANSACTION_ATTEMPTS)):
             try:
-                return await self._transact(line, verb)
+                return await self._transact(connection, operation)
             except RETRYABLE as error:
                 if not left:
                     raise translate_error(error, self._address) from error
                 await asyncio.sleep(0)
             except Exception as error:
-                better = translate_error(error, self._address)
-                if better is error or not isinstance(better, OperatorError):
-                    raise  # what was asked cannot be kept: whoever asked says which part of it
-                raise better from error
+                translated = translate_error(error, self._address)
+                if translated is error or not isinstance(translated, OperatorError):
+                    raise
+                raise translated from error
         raise AssertionError("unreachable")
 
-    async def with_reconnect(self, ask: Callable[[], Awaitable[T]], *, tries: int) -> T:
-        """The answer, or our word for what was in the way."""
-        for left in reversed(range(tries)):
+    async def with_reconnect(self, read: Callable[[], Awaitable[T]], *, attempts: int) -> T:
+        """Return the result of `read`; repeat it after a connection error, translate others."""
+        for left in reversed(range(attempts)):
             try:
-                return await ask()
+                return await read()
             except StoreUnavailable:
                 raise
             except Exception as error:
                 if left and is_connection_error(error):
                     continue
-                better = translate_error(error, self._address)
-                if better is error:
+                translated = translate_error(error, self._address)
+                if translated is error:
                     raise
-                raise better from error
+                raise translated from error
         raise AssertionError("unreachable")
 
     async def _transact(
-        self, line: PooledConnection, verb: Callable[[UnitOfWork], Awaitable[T]]
+        self, connection: PooledConnection, operation: Callable[[UnitOfWork], Awaitable[T]]
     ) -> T:
-        async with line.acquire() as lane:
-            await lane.change("unit_of_work.begin", {})
+        async with connection.acquire() as runner:
+            await runner.change("unit_of_work.begin", {})
             try:
-                work = await begin_unit(lane, self._clock)
-                answer = await verb(work)
-                await lane.change("unit_of_work.commit", {})
+                work = await begin_unit(runner, self._clock)
+                answer = await operation(work)
+                await runner.change("unit_of_work.commit", {})
             except BaseException:
-                await _roll_back(lane)
+                await _roll_back(runner)
                 raise
-        self._tell(work.hint)
+        self._notify(work.notification)
         return answer
 
-    async def _at_once(
-        self, line: PooledConnection, read: Callable[[UnitOfWork], Awaitable[T]]
+    async def _read_snapshot(
+        self, connection: PooledConnection, read: Callable[[UnitOfWork], Awaitable[T]]
     ) -> T:
-        async with line.acquire() as lane:
-            await lane.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        async with connection.acquire() as runner:
+            await runner.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                return await read(await begin_unit(lane, self._clock))
+                return await read(await begin_unit(runner, self._clock))
             finally:
-                await _roll_back(lane)
+                await _roll_back(runner)
 
     async def close(self) -> None:
-        await self._keeper.aclose()
+        """Wait for pending group commits and close every connection; idempotent."""
+        await self._finalizer.aclose()
 
-    async def _kept(self) -> AsyncGenerator[None, None]:
-        """Until somebody closes it, or its loop ends."""
+    async def _close_on_shutdown(self) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
             await self._close()
 
     async def _close(self) -> None:
-        for gather in tuple(self._gathers.values()):
-            await gather.flushed()
+        for group_commit in tuple(self._group_commits.values()):
+            await group_commit.flushed()
         self._closed = True
-        for line in self._lines.values():
-            await line.close()
+        for connection in self._connections.values():
+            await connection.close()
 
     def terminate(self) -> None:
+        """Close every connection without waiting, from any thread."""
         self._closed = True
-        for line in self._lines.values():
-            line.terminate()
+        for connection in self._connections.values():
+            connection.terminate()
 
 
-async def _fetch(line: PooledConnection, name: str, values: dict[str, Any]) -> list[Row]:
-    async with line.acquire() as lane:
-        return await lane.fetch(name, values)
+async def _fetch(connection: PooledConnection, name: str, values: dict[str, Any]) -> list[Row]:
+    async with connection.acquire() as runner:
+        return await runner.fetch(name, values)
 
 
-async def _roll_back(lane: AsyncpgRunner) -> None:
+async def _roll_back(runner: AsyncpgRunner) -> None:
     with suppress(*CONNECTION_ERRORS):
-        await lane.change("unit_of_work.rollback", {})
+        await runner.change("unit_of_work.rollback", {})

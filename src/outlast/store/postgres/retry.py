@@ -1,4 +1,4 @@
-"""Asking again while the server is away, for as long as the address says."""
+"""Retry of idempotent operations while the server is unavailable."""
 
 import asyncio
 import random
@@ -15,32 +15,34 @@ from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
 
-FIRST: Final = 0.05
-LONGEST: Final = 1.0
-"""Seconds between two attempts: the first pause and the longest, at random up to that."""
+FIRST_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 1.0
+"""Seconds between two attempts, at most; the pause is random up to that."""
 
 
 async def retry_while_unavailable(
-    ask: Callable[[], Awaitable[T]], address: PostgresUrl, draw: Callable[[], float] = random.random
+    operation: Callable[[], Awaitable[T]],
+    address: PostgresUrl,
+    draw: Callable[[], float] = random.random,
 ) -> T:
-    """What it answers. Only for what may be done twice: an answer that was lost is asked for again.
+    """Return the result of an idempotent operation; repeat it while the server is unavailable.
 
-    Errors come in our words; StoreUnavailable when `address.wait` seconds were not enough.
+    Errors are translated. Raises StoreUnavailable after `address.wait` seconds.
     """
     loop = asyncio.get_running_loop()
-    until, pause = loop.time() + address.wait, FIRST
+    until, pause = loop.time() + address.wait, FIRST_PAUSE_S
     while True:
         try:
-            return await ask()
+            return await operation()
         except (StoreUnavailable, *CONNECTION_ERRORS) as error:
             if not isinstance(error, StoreUnavailable) and not is_connection_error(error):
                 raise translate_error(error, address) from error
             if loop.time() + pause >= until:
                 raise translate_error(error, address) from error
         except Exception as error:
-            better = translate_error(error, address)
-            if better is error:
+            translated = translate_error(error, address)
+            if translated is error:
                 raise
-            raise better from error
+            raise translated from error
         await asyncio.sleep(pause * draw())
-        pause = min(pause * 2, LONGEST)
+        pause = min(pause * 2, MAX_PAUSE_S)

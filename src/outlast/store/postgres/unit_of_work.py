@@ -1,4 +1,4 @@
-"""One transaction under way, on whichever driver, as a verb sees it."""
+"""Statement runners on a connection, and the unit of work of one transaction."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -6,25 +6,28 @@ from typing import Any, Protocol
 from outlast.clock import Clock, to_micros
 from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.connection import count
-from outlast.store.postgres.statements import Probe, statements
+from outlast.store.postgres.placeholders import Probe, statements
 
 Row = Sequence[Any]
 
 
 class StatementRunner(Protocol):
-    """A driver's connection: a statement by name, to its rows or to the number it changed.
+    """Runs named statements on the connection of a driver.
 
-    The methods of one that never waits (psycopg's own threads) are coroutines all the same, which
-    end at their first step: see `borrow.at_once`.
+    The coroutines of a blocking driver never suspend: `core.sync_coroutine` drives them.
     """
 
-    async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]: ...
+    async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """Run a statement and return its rows."""
+        ...
 
-    async def change(self, name: str, values: dict[str, Any]) -> int: ...
+    async def change(self, name: str, values: dict[str, Any]) -> int:
+        """Run a statement and return the number of rows it changed."""
+        ...
 
 
 class AsyncpgRunner:
-    """Statements on an asyncpg connection."""
+    """Runs named statements on an asyncpg connection."""
 
     def __init__(self, connection: Any, schema: str, probe: Probe | None = None) -> None:
         self.connection = connection
@@ -32,6 +35,7 @@ class AsyncpgRunner:
         self._probe = probe
 
     async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
+        """Run a statement and return its rows."""
         statement = self._statements[name]
         if self._probe is not None:
             self._probe(name, False)
@@ -41,6 +45,7 @@ class AsyncpgRunner:
         return found
 
     async def change(self, name: str, values: dict[str, Any]) -> int:
+        """Run a statement and return the number of rows it changed."""
         statement = self._statements[name]
         if self._probe is not None:
             self._probe(name, False)
@@ -50,7 +55,7 @@ class AsyncpgRunner:
         return count(status)
 
     async def script(self, name: str, text: str) -> None:
-        """Several statements at once, without values: a step of a migration."""
+        """Run several statements without values: one migration."""
         if self._probe is not None:
             self._probe(name, False)
         await self.connection.execute(text)
@@ -59,46 +64,47 @@ class AsyncpgRunner:
 
 
 class UnitOfWork:
-    """What a verb needs to do its part: statements, this transaction's moment, what to tell.
+    """One transaction: its statements, its time, and the notification of its commit.
 
-    `now` judges due times and `mono` leases. Both are the database's clock; tests hand in their
-    own, whose wall can be set.
+    `now` is compared with due times and `mono` with leases. Both are the server's clock; tests
+    pass their own, whose wall time can be set. `one_by_one` applies changes under savepoints.
     """
 
     def __init__(
-        self, asks: StatementRunner, now: int, mono: int, *, careful: bool = False
+        self, runner: StatementRunner, now: int, mono: int, *, one_by_one: bool = False
     ) -> None:
-        self._asks = asks
+        self._runner = runner
         self.now = now
         self.mono = mono
-        self.careful = careful
+        self.one_by_one = one_by_one
         self.queues: set[str] = set()
         self.ended = False
         self.cancelled = False
 
     async def rows(self, name: str, /, **values: Any) -> list[Row]:
-        """Every row it gives."""
-        return await self._asks.fetch(name, values)
+        """Run a statement and return its rows."""
+        return await self._runner.fetch(name, values)
 
     async def one(self, name: str, /, **values: Any) -> Any:
-        """The first column of the first row, None if there is no row."""
-        found = await self._asks.fetch(name, values)
+        """Return the first column of the first row, or None if there is no row."""
+        found = await self._runner.fetch(name, values)
         return found[0][0] if found else None
 
     async def run(self, name: str, /, **values: Any) -> int:
-        """How many rows it changed."""
-        return await self._asks.change(name, values)
+        """Run a statement and return the number of rows it changed."""
+        return await self._runner.change(name, values)
 
     @property
-    def hint(self) -> Notification:
+    def notification(self) -> Notification:
+        """The notification to publish after the commit."""
         return Notification(frozenset(self.queues), ended=self.ended, cancelled=self.cancelled)
 
 
 async def begin_unit(
-    asks: StatementRunner, clock: Clock | None, *, careful: bool = False
+    runner: StatementRunner, clock: Clock | None, *, one_by_one: bool = False
 ) -> UnitOfWork:
-    """A transaction's moment, asked once of the database, or of a test's clock."""
+    """Return the unit of work of an open transaction, with the time of the server or a test."""
     if clock is not None:
-        return UnitOfWork(asks, to_micros(clock.now()), clock.monotonic(), careful=careful)
-    now = (await asks.fetch("unit_of_work.now", {}))[0][0]
-    return UnitOfWork(asks, now, now, careful=careful)
+        return UnitOfWork(runner, to_micros(clock.now()), clock.monotonic(), one_by_one=one_by_one)
+    now = (await runner.fetch("unit_of_work.now", {}))[0][0]
+    return UnitOfWork(runner, now, now, one_by_one=one_by_one)

@@ -1,26 +1,28 @@
-"""The address of a database, taken apart and checked: whom to ask, which schema, which settings."""
+"""The connection URL of a PostgreSQL store, with the options of Outlast."""
 
 import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from outlast.errors import ConfigurationError
-from outlast.store.postgres.statements import SCHEMA
+from outlast.store.postgres.placeholders import SCHEMA
 
-HOUR = 3600.0
-WAIT = 30.0
-"""Seconds that a write waits for a server that is away before it gives up."""
+MAX_WAIT_S = 3600.0
+
+DEFAULT_WAIT_S = 30.0
+"""Seconds that a write is retried while the server is unavailable."""
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_OURS = ("schema", "pooler", "wait", "notify")
+_OPTIONS = ("schema", "pooler", "wait", "notify")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresUrl:
-    """Where the database is. `dsn` may hold a password: it is never shown; `shown` is.
+    """A parsed connection URL. `dsn` may hold a password and is never safe; `safe_text` is.
 
-    `pooler`: a transaction pooler stands between, so nothing of a session may be relied on.
-    `notify`: whether commits tell idle workers.
+    `pooler`: the server is behind a transaction pooler, so no session state may be used.
+    `notify`: whether commits send notifications to idle workers.
+    `wait`: seconds that a write is retried while the server is unavailable.
     """
 
     dsn: str
@@ -28,23 +30,26 @@ class PostgresUrl:
     schema: str = SCHEMA
     pooler: bool = False
     notify: bool = True
-    wait: float = WAIT
+    wait: float = DEFAULT_WAIT_S
 
 
-def address(url: str) -> PostgresUrl:
-    """From `postgresql://user@host/db?schema=outlast`; what is not ours is left to the driver."""
+def parse_url(url: str) -> PostgresUrl:
+    """Parse `postgresql://user@host/db?schema=outlast`; other options are left to the driver.
+
+    Raises ConfigurationError if an option of Outlast has an invalid value.
+    """
     parts = urlsplit(url)
-    asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-    ours = {name: asked.pop(name) for name in _OURS if name in asked}
-    shown = _without_password(url)
-    dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(asked), ""))
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    own = {name: options.pop(name) for name in _OPTIONS if name in options}
+    safe = _without_password(url)
+    dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
     return PostgresUrl(
         dsn=dsn,
-        safe_text=shown,
-        schema=_schema(ours.get("schema", SCHEMA), shown),
-        pooler=_flag("pooler", ours.get("pooler", "false"), shown),
-        notify=_flag("notify", ours.get("notify", "true"), shown),
-        wait=_seconds(ours.get("wait", str(WAIT)), shown),
+        safe_text=safe,
+        schema=_schema(own.get("schema", SCHEMA), safe),
+        pooler=_flag("pooler", own.get("pooler", "false"), safe),
+        notify=_flag("notify", own.get("notify", "true"), safe),
+        wait=_seconds(own.get("wait", str(DEFAULT_WAIT_S)), safe),
     )
 
 
@@ -59,8 +64,8 @@ def _without_password(url: str) -> str:
 def _schema(name: str, url: str) -> str:
     if not _SCHEMA.fullmatch(name) or name.startswith("pg_"):
         raise ConfigurationError(
-            f"{url}: schema is {name!r}; write up to 63 small letters, digits and underscores, "
-            "not beginning with a digit or pg_"
+            f"{url}: schema is {name!r}; write up to 63 lower-case letters, digits and "
+            "underscores, not beginning with a digit or pg_"
         )
     return name
 
@@ -76,6 +81,6 @@ def _seconds(text: str, url: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= HOUR:
+    if not 0 <= seconds <= MAX_WAIT_S:
         raise ConfigurationError(f"{url}: wait is {text!r}; write seconds from 0 to 3600")
     return seconds

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server of our own, on this machine and for this process alone."""
+"""Start a private PostgreSQL server for tests on this machine."""
 
 import os
 import secrets
@@ -17,25 +17,25 @@ from outlast.testing.servers import postgres_binaries, process_tree
 NEWEST: Final = postgres_binaries.VERSIONS[0]
 USER: Final = "postgres"
 PORTS: Final = range(20_000, 30_000)
-"""Below those that a system gives to clients: none takes ours while the server is down."""
+"""Ports below the ephemeral range: no client takes the port while the server is down."""
 
 SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "300",
-    "scram_iterations": "1",  # the password keeps neighbours out, not an attacker with a dump
-    "timezone": "Asia/Kathmandu",  # whoever leans on the server's time zone is 5:45 wrong
-    "dynamic_shared_memory_type": "mmap",  # in the folder, so that it goes with it
+    "scram_iterations": "1",  # tests need no slow password hash
+    "timezone": "Asia/Kathmandu",  # code that depends on it is 5:45 wrong
+    "dynamic_shared_memory_type": "mmap",  # deleted with the data folder
     "log_line_prefix": "%m [%p] %d ",
 }
 QUICK: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""Nothing is flushed: a killed server keeps its commits, a machine without power would not."""
+"""Without fsync: commits survive a killed server, but not a power failure."""
 
 PATIENCE: Final = 120
-"""Seconds for a start or a stop, on a busy machine, recovery included."""
+"""Seconds for a start or a stop on a busy machine, recovery included."""
 
 
 class ServerFailed(Exception):
-    """A program of PostgreSQL ended badly; its own words are in the message."""
+    """A PostgreSQL program failed; the message holds its output."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def postgres_server(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
-    """One server: where it is, its power switch and its databases."""
+    """One server: its address, start, stop, kill and databases."""
 
     folder: Path
     version: str
@@ -74,7 +74,7 @@ class PostgresServer:
         durable: bool = False,
         settings: Mapping[str, str] | None = None,
     ) -> Self:
-        """Make the data folder below `folder`, which must be one that all may enter; start it."""
+        """Create the data folder below `folder`, which all users may enter; start the server."""
         server = cls(
             folder=folder,
             version=version,
@@ -88,11 +88,12 @@ class PostgresServer:
 
     @property
     def data(self) -> Path:
+        """The data folder of the server."""
         return self.folder / process_tree.DATA
 
     @property
     def log(self) -> str:
-        """What the server has logged since it was made."""
+        """Return the log of the server."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     @property
@@ -100,37 +101,37 @@ class PostgresServer:
         return self.folder / "log"
 
     def url(self, database: str = "postgres", *, port: int | None = None) -> str:
-        """For a client; `port` is that of a proxy in between."""
+        """Return the URL of a database; `port` is that of a proxy in front of the server."""
         where = f"127.0.0.1:{port or self.port}"
         return f"postgresql://{USER}:{self.password}@{where}/{database}"
 
     def new_database(self) -> str:
-        """The address of a database that nobody has used."""
+        """Create a new database and return its URL."""
         name = f"test_{secrets.token_hex(6)}"
         self.execute(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Whoever is connected to it is sent away."""
+        """Drop a database and terminate its sessions."""
         self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def execute(self, sql: str, database: str = "postgres") -> str:
-        """One statement outside any transaction, by `psql`; rows as lines, columns split by `|`."""
+        """Run one statement by `psql`; return rows as lines with columns separated by `|`."""
         command = ["psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]
         return self._run(*command, "--set=ON_ERROR_STOP=1", "--command", sql, self.url(database))
 
     def start(self) -> None:
-        """Returns when it answers; recovery after a `kill` is over then."""
+        """Start the server; returns when it accepts connections, after recovery."""
         self._control("start", "-o", f"-p {self.port}", "-l", str(self._log))
 
     def stop(self) -> None:
-        """An orderly stop; clients that are connected are sent away first."""
+        """Stop the server in order; sessions are terminated first."""
         self._control("stop", "-m", "fast")
 
     def kill(self) -> None:
-        """`kill -9` of the server and all its processes, as if the machine had lost its power."""
+        """Kill all processes of the server with SIGKILL."""
         process_tree.kill_all(self.data)
-        # Left behind they name an id that a zombie has, or by then somebody else: no start then.
+        # Stale files name a process id that is a zombie or reused, which prevents a start.
         for left in (self.data / "postmaster.pid", *self.folder.glob(".s.PGSQL.*")):
             left.unlink(missing_ok=True)
 
@@ -157,7 +158,7 @@ class PostgresServer:
         done = subprocess.run(  # noqa: S603 - a program of the wheel
             [self.programs / program, *words],
             **postgres_binaries.identity(),
-            cwd=self.folder,  # where its user may look
+            cwd=self.folder,  # readable by its user
             env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -181,7 +182,7 @@ def _folder() -> Iterator[Path]:
 
 
 def new_folder() -> Path:
-    """For one server: short, as a socket's path must be, and the server's user may enter it."""
+    """Create the folder of one server: its path is short, as a socket path must be."""
     folder = Path(tempfile.mkdtemp(prefix="outlast-pg-"))
     postgres_binaries.give(folder)
     folder.chmod(0o755)
@@ -200,7 +201,7 @@ def _watched(folder: Path) -> Iterator[None]:
 
 
 def _free_port() -> int:
-    """One where nobody listens now; each process looks from a place of its own."""
+    """Return a port without a listener; each process searches from its own start."""
     start = os.getpid() * 61 + secrets.randbelow(61)
     for step in range(len(PORTS)):
         port = PORTS[(start + step) % len(PORTS)]

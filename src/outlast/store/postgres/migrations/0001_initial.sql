@@ -1,8 +1,9 @@
--- What was asked is in `jobs` and never rewritten. Live rows are few and apart from history: a job
--- is in exactly one of `waiting`, `open_runs` and `ends`. Moments are microseconds since 1970 (UTC).
--- Every table is keyed by the job's id, so that a claim and a finish look nothing up; no foreign keys
--- and no insert triggers on the hot tables: each would cost a look for every job of every batch. Names
--- are searched for what they may not hold: `{1,128}` would cost three times the rest of an insert.
+-- `jobs` holds what was enqueued and is never rewritten. A job has a row in exactly one of the
+-- state tables `waiting`, `open_runs` and `ends`, so that live rows stay few and apart from
+-- history. Moments are microseconds since 1970 (UTC). Every table is keyed by the job's id: a claim
+-- and a finish need no further lookup. The hot tables have no foreign keys and no insert triggers,
+-- because each would cost one lookup per inserted job. Name checks search for a forbidden
+-- character: the pattern `{1,128}` would cost three times the rest of an insert.
 
 CREATE FUNCTION outlast.micros() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
@@ -24,23 +25,24 @@ CREATE TABLE outlast.jobs (
   slot_at bigint,
   start_deadline bigint,
   retry_of uuid,
-  root uuid,  -- NULL: it is the root of its chain
+  root uuid,  -- NULL: this job is the root of its chain
   group_id text COLLATE "C",
-  grp uuid,  -- NULL: a group_id alone changes nothing
+  member_group_id uuid,  -- NULL: not a member; `group_id` alone is a label
   template_id text COLLATE "C",
-  template_at bigint,  -- the version of its template: when that was last written
+  template_at bigint,  -- version of its template: when the template was last written
   schedule_id text COLLATE "C",
-  active boolean NOT NULL DEFAULT false,  -- its chain was given an active key
+  active boolean NOT NULL DEFAULT false,  -- its chain has an active key
   CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
 );
 CREATE UNIQUE INDEX jobs_seq ON outlast.jobs (seq);
--- One successor per job, ever: what makes repeating a retry harmless.
+-- At most one successor per job: a repeated retry is a no-op.
 CREATE UNIQUE INDEX jobs_retry_of ON outlast.jobs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX jobs_root ON outlast.jobs (root) WHERE root IS NOT NULL;
-CREATE INDEX jobs_grp ON outlast.jobs (grp, seq) WHERE grp IS NOT NULL;
+CREATE INDEX jobs_member_group ON outlast.jobs (member_group_id, seq)
+  WHERE member_group_id IS NOT NULL;
 
--- `ord` is the claim order as one key that compares byte by byte: priority inverted, position,
--- available_at, created_at, seq.
+-- `claim_order` is one key that compares byte by byte: priority inverted, position, available_at,
+-- created_at, seq.
 CREATE TABLE outlast.waiting (
   job uuid PRIMARY KEY,
   seq bigint NOT NULL,
@@ -58,38 +60,39 @@ CREATE TABLE outlast.waiting (
   token integer NOT NULL,
   failures integer NOT NULL,
   losses integer NOT NULL,
-  grp uuid,
+  member_group_id uuid,
   active boolean NOT NULL DEFAULT false,
-  ord bytea NOT NULL GENERATED ALWAYS AS (
+  claim_order bytea NOT NULL GENERATED ALWAYS AS (
     int2send((-1 - priority)::smallint # (-32768)::smallint)
     || int8send(position # '-9223372036854775808'::bigint)
     || int8send(available_at # '-9223372036854775808'::bigint)
     || int8send(created_at # '-9223372036854775808'::bigint)
     || int8send(seq # '-9223372036854775808'::bigint)
   ) STORED,
-  -- A started `once` or `linked` job never comes back.
+  -- A started `once` or `linked` job is never requeued.
   CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000);
--- The claim order, by type so that a worker pays nothing for the types it does not serve.
-CREATE INDEX waiting_ready ON outlast.waiting (queue, type, ord) WHERE state = 'queued';
+-- The claim order by type: a claim skips the types that its worker does not serve.
+CREATE INDEX waiting_ready ON outlast.waiting (queue, type, claim_order) WHERE state = 'queued';
 CREATE INDEX waiting_due ON outlast.waiting (available_at, seq)
   WHERE state IN ('scheduled', 'retry_wait');
 CREATE INDEX waiting_deadline ON outlast.waiting (start_deadline, seq)
   WHERE start_deadline IS NOT NULL;
-CREATE INDEX waiting_once ON outlast.waiting (name, queue, ord)
+CREATE INDEX waiting_once ON outlast.waiting (name, queue, claim_order)
   WHERE delivery = 'once' AND state = 'queued';
--- Whoever has a position of its own, in order; 0 is what a `scheduled` queue gives everybody.
-CREATE INDEX waiting_place ON outlast.waiting
+-- Jobs with a position of their own; 0 is the position of every job of a `scheduled` queue.
+CREATE INDEX waiting_position ON outlast.waiting
   (queue, priority, position, available_at, created_at, seq)
   WHERE position <> 0;
--- Those of the blocked that have none, for whoever gives them one.
+-- Blocked jobs without a position: read when a move assigns positions up to a job.
 CREATE INDEX waiting_blocked ON outlast.waiting (queue, priority, available_at, created_at, seq)
   WHERE state = 'blocked' AND position = 0;
-CREATE INDEX waiting_grp ON outlast.waiting (grp, seq) WHERE grp IS NOT NULL;
+CREATE INDEX waiting_member_group ON outlast.waiting (member_group_id, seq)
+  WHERE member_group_id IS NOT NULL;
 
--- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
--- it is enlisted: `started_at` says whether it is.
+-- Every worker that ever ran a job has a row, which its runs reference. The columns after `boot_id`
+-- are set only while the worker is registered: `started_at` tells.
 CREATE TABLE outlast.workers (
   id integer GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
   instance_id text COLLATE "C" NOT NULL
@@ -101,18 +104,19 @@ CREATE TABLE outlast.workers (
   alive_until bigint,
   info json,
   UNIQUE (instance_id, boot_id),
-  CONSTRAINT enlisted CHECK (
+  CONSTRAINT registered CHECK (
     (started_at IS NULL) = (info IS NULL)
     AND (started_at IS NULL) = (seen_at IS NULL)
     AND (started_at IS NULL) = (alive_until IS NULL)
   )
 );
-CREATE INDEX workers_enlisted ON outlast.workers (started_at) WHERE started_at IS NOT NULL;
--- Nobody: whose a run is that left no trace of its worker.
+CREATE INDEX workers_registered ON outlast.workers (started_at) WHERE started_at IS NOT NULL;
+-- Worker 0 is unknown: a run without a trace of its worker references it.
 INSERT INTO outlast.workers (id, instance_id, boot_id) VALUES (0, '?', '?');
 
--- The row is the lease: a finish that finds none, or another token, is stale. `plain` says that its
--- success concerns nobody else: no group, no active key, no limit, no reservation.
+-- The row is the lease: a finish that finds no row, or another token, is stale. `plain` is true if
+-- a success affects no other row: no sequential group, active key, concurrency limit or
+-- reservation.
 CREATE TABLE outlast.open_runs (
   job uuid PRIMARY KEY,
   seq bigint NOT NULL,
@@ -133,15 +137,16 @@ CREATE TABLE outlast.open_runs (
   available_at bigint NOT NULL,
   failures integer NOT NULL,
   losses integer NOT NULL,
-  grp uuid,
+  member_group_id uuid,
   active boolean NOT NULL,
   plain boolean NOT NULL,
-  -- A job that executes at most once has one token.
+  -- A job that executes at most once has the token 1.
   CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000);
 CREATE UNIQUE INDEX open_name ON outlast.open_runs (name) WHERE delivery = 'once';
-CREATE INDEX open_grp ON outlast.open_runs (grp, seq) WHERE grp IS NOT NULL;
+CREATE INDEX open_runs_member_group ON outlast.open_runs (member_group_id, seq)
+  WHERE member_group_id IS NOT NULL;
 
 CREATE TABLE outlast.runs (
   job uuid NOT NULL,
@@ -164,7 +169,7 @@ CREATE TABLE outlast.runs (
   PRIMARY KEY (job, token)
 );
 
--- One terminal record per job: its key makes that a constraint.
+-- At most one terminal record per job, by primary key.
 CREATE TABLE outlast.ends (
   job uuid PRIMARY KEY,
   seq bigint NOT NULL,
@@ -180,13 +185,13 @@ CREATE TABLE outlast.ends (
   failures integer NOT NULL,
   losses integer NOT NULL
 );
--- What is pruned one day: the failed stay, and would be gone through every time.
+-- Jobs that prune may delete: failed jobs stay, and a scan would read them each time.
 CREATE INDEX ends_at ON outlast.ends (at) WHERE state IN ('succeeded', 'skipped', 'cancelled');
--- The few that did not succeed are looked for among the many that did.
-CREATE INDEX ends_odd ON outlast.ends (state, seq) WHERE state <> 'succeeded';
+-- Finds the few jobs that did not succeed without reading those that did.
+CREATE INDEX ends_not_succeeded ON outlast.ends (state, seq) WHERE state <> 'succeeded';
 
--- Keys point at the root of a chain. 'key' rows stay for ever, also when their job is pruned;
--- 'active' rows go when the chain ends.
+-- Keys reference the root of a chain. 'key' rows stay when their job is pruned; 'active' rows are
+-- deleted when the chain ends.
 CREATE TABLE outlast.keys (
   scope text COLLATE "C" NOT NULL CONSTRAINT key_scope CHECK (scope IN ('key', 'active')),
   key text COLLATE "C" NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
@@ -197,23 +202,24 @@ CREATE TABLE outlast.keys (
 CREATE INDEX keys_active ON outlast.keys (job) WHERE scope = 'active';
 
 CREATE TABLE outlast.slots (
-  series text COLLATE "C" NOT NULL CONSTRAINT series_name CHECK (series ~ '^[A-Za-z0-9_.:-]{1,128}$'),
+  series text COLLATE "C" NOT NULL
+    CONSTRAINT series_name CHECK (series ~ '^[A-Za-z0-9_.:-]{1,128}$'),
   slot_at bigint NOT NULL,
   outcome text COLLATE "C" NOT NULL CONSTRAINT slot_outcome
     CHECK (outcome IN ('ran', 'late', 'manual', 'skipped', 'missed', 'coalesced', 'overlap')),
-  planned bigint NOT NULL,  -- when it was to be triggered
-  actual bigint NOT NULL,  -- when it was answered
+  planned bigint NOT NULL,  -- when the trigger was due
+  actual bigint NOT NULL,  -- when the outcome was recorded
   schedule_id text COLLATE "C",
   job uuid,
   reason text CONSTRAINT reason_size CHECK (length(reason) <= 1024),
   PRIMARY KEY (series, slot_at),
-  -- Claimed for ever by the job; without one it may still be run by hand.
+  -- A job claims its slot for good; a slot without a job can still be run manually.
   CONSTRAINT slot_claim CHECK ((job IS NULL) = (outcome IN ('missed', 'coalesced', 'overlap')))
 );
 CREATE INDEX slots_job ON outlast.slots (job) WHERE job IS NOT NULL;
 
--- Versions come from one sequence, so that none is ever given twice; a trigger moves a schedule on
--- and raises no version.
+-- Versions come from one sequence, so that none repeats. A firing advances the schedule and keeps
+-- its version.
 CREATE SEQUENCE outlast.schedule_versions;
 CREATE TABLE outlast.schedules (
   id uuid PRIMARY KEY,
@@ -239,11 +245,11 @@ CREATE TABLE outlast.queues (
   concurrency integer CHECK (concurrency BETWEEN 1 AND 1000000),  -- NULL: no limit
   paused_at bigint,
   pause_reason text,
-  resume_at bigint,  -- NULL: when somebody says so
+  resume_at bigint,  -- NULL: paused until `resume`
   CONSTRAINT pause CHECK (paused_at IS NOT NULL OR (pause_reason IS NULL AND resume_at IS NULL))
 );
 
--- A direct run holds its queue: nothing else is taken while its reservation is active.
+-- A direct run reserves its queue: while the reservation is active, only its job is claimed.
 CREATE TABLE outlast.reservations (
   seq bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
   id uuid NOT NULL UNIQUE,
@@ -261,11 +267,11 @@ CREATE TABLE outlast.reservations (
   ended_at bigint,
   CONSTRAINT reservation_end CHECK ((status = 'active') = (ended_at IS NULL))
 );
--- One active reservation per queue, ever.
+-- At most one active reservation per queue.
 CREATE UNIQUE INDEX reservations_active ON outlast.reservations (queue) WHERE status = 'active';
 CREATE INDEX reservations_job ON outlast.reservations (job);
 
--- Jobs watched together. `closing` says how the members left over end.
+-- `closing` tells how the remaining members of a stopped group end.
 CREATE TABLE outlast.groups (
   id uuid PRIMARY KEY,
   seq bigint GENERATED BY DEFAULT AS IDENTITY UNIQUE,
@@ -275,7 +281,7 @@ CREATE TABLE outlast.groups (
     CONSTRAINT group_failure CHECK (on_failure IN ('stop', 'continue', 'skip')),
   total integer NOT NULL CONSTRAINT group_size CHECK (total BETWEEN 1 AND 1000000),
   created_at bigint NOT NULL,
-  sealed_at bigint,  -- NULL: not all of its members are stored yet
+  sealed_at bigint,  -- NULL: members may still be added
   closing text COLLATE "C" CONSTRAINT group_closing CHECK (closing IN ('stop', 'skip')),
   reason text,
   swept boolean NOT NULL DEFAULT false
@@ -285,30 +291,36 @@ CREATE INDEX groups_unsealed ON outlast.groups (created_at)
 CREATE INDEX groups_abandoned ON outlast.groups (created_at) WHERE sealed_at IS NULL AND swept;
 CREATE INDEX groups_closing ON outlast.groups (seq) WHERE closing IS NOT NULL AND NOT swept;
 
--- Small documents that are compared and swapped: templates, and whatever else is set by name.
--- Versions come from one sequence, so that none is ever given twice.
-CREATE SEQUENCE outlast.record_versions;
-CREATE TABLE outlast.records (
+-- Small versioned documents, written by compare-and-swap. Versions come from one sequence, so that
+-- none repeats.
+CREATE SEQUENCE outlast.document_versions;
+CREATE TABLE outlast.documents (
   kind text COLLATE "C" NOT NULL CONSTRAINT kind_name CHECK (kind ~ '^[A-Za-z0-9_.:-]{1,128}$'),
   key text COLLATE "C" NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
   value json NOT NULL CONSTRAINT value_size CHECK (octet_length(value::text) <= 262144),
-  version bigint NOT NULL DEFAULT nextval('outlast.record_versions'),
+  version bigint NOT NULL DEFAULT nextval('outlast.document_versions'),
   created_at bigint NOT NULL,
   updated_at bigint NOT NULL,
   PRIMARY KEY (kind, key)
 );
 
--- Everything unusual; the routine claim and success are told by the run itself. An id begins with
--- its transaction's number: everything below the oldest transaction under way is complete, so a
--- reader that pages on from there misses nothing and no writer waits for another.
+-- Events other than a routine claim and success, which the run itself records. An id begins with
+-- the number of its transaction. All ids below the oldest transaction in progress are therefore
+-- complete: a reader that pages up to there misses no event, and writers need not wait for each
+-- other. `event_epoch` is the number of transactions by which events loaded from another server are
+-- ahead of this one. It is a constant function, so that it costs a statement nothing.
 CREATE SEQUENCE outlast.event_numbers;
+
+CREATE FUNCTION outlast.event_epoch() RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT 0::bigint $$;
+
 CREATE TABLE outlast.events (
   id bigint PRIMARY KEY DEFAULT (
-    (pg_current_xact_id()::text::bigint << 24)
+    ((pg_current_xact_id()::text::bigint + outlast.event_epoch()) << 24)
     | (nextval('outlast.event_numbers') & 16777215)
   ),
-  job uuid,  -- NULL: of no job
-  queue text COLLATE "C",  -- of which it tells, if of no job
+  job uuid,  -- NULL: the event is about no job
+  queue text COLLATE "C",  -- set if the event is about a queue
   at bigint NOT NULL,
   kind text COLLATE "C" NOT NULL,
   token integer NOT NULL,
@@ -318,13 +330,13 @@ CREATE TABLE outlast.events (
 );
 CREATE INDEX events_job ON outlast.events (job, id);
 
--- Transactions that handlers write in. Each has a row here until the end of its run is written too:
--- while it is there nothing of it can be committed, whoever tries.
-CREATE TABLE outlast.unfinished (id uuid PRIMARY KEY);
+-- One row per open handler transaction, deleted by the finish of its run in the same transaction.
+-- While the row exists, the deferred trigger refuses every commit of that transaction.
+CREATE TABLE outlast.open_handler_transactions (id uuid PRIMARY KEY);
 
 CREATE FUNCTION outlast.refuse_commit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF EXISTS (SELECT 1 FROM outlast.unfinished WHERE id = NEW.id) THEN
+  IF EXISTS (SELECT 1 FROM outlast.open_handler_transactions WHERE id = NEW.id) THEN
     RAISE EXCEPTION 'the handler ended run.transaction() itself; leave that to Outlast, which '
       'commits it together with the end of the run'
       USING ERRCODE = 'integrity_constraint_violation';
@@ -332,12 +344,15 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE CONSTRAINT TRIGGER unfinished_stays AFTER INSERT ON outlast.unfinished
+CREATE CONSTRAINT TRIGGER open_handler_transactions_stay
+AFTER INSERT ON outlast.open_handler_transactions
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION outlast.refuse_commit();
 
--- The second lock: what the code promises not to do, the database refuses.
+-- Triggers that enforce the invariants of the code in the database.
 CREATE FUNCTION outlast.refuse() RETURNS trigger LANGUAGE plpgsql
-AS $$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'integrity_constraint_violation'; END $$;
+AS $$ BEGIN
+  RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'integrity_constraint_violation';
+END $$;
 
 CREATE FUNCTION outlast.refuse_new_params() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -368,11 +383,11 @@ END $$;
 CREATE TRIGGER jobs_frozen BEFORE UPDATE ON outlast.jobs FOR EACH ROW
 WHEN (
   (NEW.id, NEW.seq, NEW.type, NEW.name, NEW.queue, NEW.delivery, NEW.max_attempts, NEW.created_at,
-    NEW.slot_at, NEW.start_deadline, NEW.retry_of, NEW.root, NEW.group_id, NEW.grp,
+    NEW.slot_at, NEW.start_deadline, NEW.retry_of, NEW.root, NEW.group_id, NEW.member_group_id,
     NEW.template_id, NEW.template_at, NEW.schedule_id, NEW.active)
   IS DISTINCT FROM
   (OLD.id, OLD.seq, OLD.type, OLD.name, OLD.queue, OLD.delivery, OLD.max_attempts, OLD.created_at,
-    OLD.slot_at, OLD.start_deadline, OLD.retry_of, OLD.root, OLD.group_id, OLD.grp,
+    OLD.slot_at, OLD.start_deadline, OLD.retry_of, OLD.root, OLD.group_id, OLD.member_group_id,
     OLD.template_id, OLD.template_at, OLD.schedule_id, OLD.active)
 )
 EXECUTE FUNCTION outlast.refuse('outlast: a job is frozen at its first claim');
@@ -399,32 +414,34 @@ WHEN (
 EXECUTE FUNCTION outlast.refuse('outlast: a closed run is frozen');
 
 CREATE TRIGGER runs_kept BEFORE DELETE ON outlast.runs FOR EACH ROW
-EXECUTE FUNCTION outlast.refuse_while_stored('outlast: a run goes only with its job');
+EXECUTE FUNCTION outlast.refuse_while_stored('outlast: a run is deleted only with its job');
 
 CREATE TRIGGER open_frozen BEFORE UPDATE ON outlast.open_runs FOR EACH ROW
 WHEN (
   (NEW.job, NEW.seq, NEW.run_id, NEW.token, NEW.worker, NEW.started_at, NEW.queue, NEW.name,
-    NEW.delivery, NEW.priority, NEW.position, NEW.available_at, NEW.failures, NEW.losses, NEW.grp,
-    NEW.active, NEW.plain)
+    NEW.delivery, NEW.priority, NEW.position, NEW.available_at, NEW.failures, NEW.losses,
+    NEW.member_group_id, NEW.active, NEW.plain)
   IS DISTINCT FROM
   (OLD.job, OLD.seq, OLD.run_id, OLD.token, OLD.worker, OLD.started_at, OLD.queue, OLD.name,
-    OLD.delivery, OLD.priority, OLD.position, OLD.available_at, OLD.failures, OLD.losses, OLD.grp,
-    OLD.active, OLD.plain)
+    OLD.delivery, OLD.priority, OLD.position, OLD.available_at, OLD.failures, OLD.losses,
+    OLD.member_group_id, OLD.active, OLD.plain)
   OR (OLD.cancel AND NOT NEW.cancel)
 )
 EXECUTE FUNCTION outlast.refuse(
-  'outlast: of an open run only lease, cancel mark, progress and artifacts change'
+  'outlast: only the lease, cancel mark, progress and artifacts of an open run change'
 );
 
 CREATE TRIGGER waiting_frozen BEFORE UPDATE ON outlast.waiting FOR EACH ROW
 WHEN (
   (NEW.job, NEW.seq, NEW.queue, NEW.type, NEW.name, NEW.delivery, NEW.created_at,
-    NEW.start_deadline, NEW.token, NEW.failures, NEW.losses, NEW.grp, NEW.active)
+    NEW.start_deadline, NEW.token, NEW.failures, NEW.losses, NEW.member_group_id, NEW.active)
   IS DISTINCT FROM
   (OLD.job, OLD.seq, OLD.queue, OLD.type, OLD.name, OLD.delivery, OLD.created_at,
-    OLD.start_deadline, OLD.token, OLD.failures, OLD.losses, OLD.grp, OLD.active)
+    OLD.start_deadline, OLD.token, OLD.failures, OLD.losses, OLD.member_group_id, OLD.active)
 )
-EXECUTE FUNCTION outlast.refuse('outlast: of a waiting job only its place and state change');
+EXECUTE FUNCTION outlast.refuse(
+  'outlast: only the position, due time and state of a waiting job change'
+);
 
 CREATE TRIGGER ends_frozen BEFORE UPDATE ON outlast.ends FOR EACH ROW
 WHEN (
@@ -438,15 +455,15 @@ WHEN (
 EXECUTE FUNCTION outlast.refuse('outlast: an end is final');
 
 CREATE TRIGGER ends_kept BEFORE DELETE ON outlast.ends FOR EACH ROW
-EXECUTE FUNCTION outlast.refuse_while_stored('outlast: an end goes only with its job');
+EXECUTE FUNCTION outlast.refuse_while_stored('outlast: an end is deleted only with its job');
 
--- As an index would say it: whoever wanted it too looks again, and sees who has it.
+-- Raises the error of a unique index: a writer that lost the race reads the winner and retries.
 CREATE FUNCTION outlast.refuse_taken() RETURNS trigger LANGUAGE plpgsql
 AS $$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'unique_violation'; END $$;
 
 CREATE TRIGGER slots_claimed BEFORE UPDATE ON outlast.slots FOR EACH ROW
 WHEN (OLD.job IS NOT NULL AND NEW.job IS DISTINCT FROM OLD.job)
-EXECUTE FUNCTION outlast.refuse_taken('outlast: a slot is claimed once, for ever');
+EXECUTE FUNCTION outlast.refuse_taken('outlast: a slot is claimed once');
 
 CREATE TRIGGER slots_frozen BEFORE UPDATE ON outlast.slots FOR EACH ROW
 WHEN (
@@ -461,7 +478,7 @@ WHEN (
 EXECUTE FUNCTION outlast.refuse('outlast: a slot is answered once');
 
 CREATE TRIGGER slots_kept BEFORE DELETE ON outlast.slots FOR EACH ROW
-EXECUTE FUNCTION outlast.refuse('outlast: slots are kept for ever');
+EXECUTE FUNCTION outlast.refuse('outlast: slots are never deleted');
 
 CREATE TRIGGER schedules_frozen BEFORE UPDATE ON outlast.schedules FOR EACH ROW
 WHEN (
@@ -473,7 +490,7 @@ WHEN (
   )
 )
 EXECUTE FUNCTION outlast.refuse(
-  'outlast: an edit raises the version of a schedule, and only its triggers move it on'
+  'outlast: an edit of a schedule raises its version, only a firing advances it'
 );
 
 CREATE TRIGGER groups_frozen BEFORE UPDATE ON outlast.groups FOR EACH ROW
@@ -487,17 +504,17 @@ WHEN (
   OR (NEW.closing IS NULL AND NEW.reason IS NOT NULL)
   OR (OLD.swept AND NOT NEW.swept) OR (NEW.swept AND NEW.closing IS NULL)
 )
-EXECUTE FUNCTION outlast.refuse('outlast: a group is sealed once, closed once and then swept');
+EXECUTE FUNCTION outlast.refuse('outlast: a group is sealed once and closed once');
 
--- Groups that are not over: not complete yet, or some member waits or runs.
+-- Groups that are not finished: not sealed yet, or with a member that waits or runs.
 CREATE VIEW outlast.live_groups AS
 SELECT g.id, g.seq
 FROM outlast.groups AS g
 WHERE g.sealed_at IS NULL AND g.closing IS NULL
-  OR (SELECT 1 FROM outlast.waiting AS w WHERE w.grp = g.id LIMIT 1) IS NOT NULL
-  OR (SELECT 1 FROM outlast.open_runs AS o WHERE o.grp = g.id LIMIT 1) IS NOT NULL;
+  OR (SELECT 1 FROM outlast.waiting AS w WHERE w.member_group_id = g.id LIMIT 1) IS NOT NULL
+  OR (SELECT 1 FROM outlast.open_runs AS o WHERE o.member_group_id = g.id LIMIT 1) IS NOT NULL;
 
--- One line per group, its members counted, a chain by its last job.
+-- One row per group with the states of its members; a chain counts by its last job.
 CREATE VIEW outlast.group_state AS
 SELECT
   g.id::text AS id, g.seq, g.name, g.mode, g.on_failure, g.total, g.created_at, g.sealed_at,
@@ -506,8 +523,8 @@ SELECT
     (
       SELECT json_object_agg(c.state, c.number)
       FROM (
-        -- Looked up one by one, not joined: a plan made while these tables are empty would go
-        -- through them whole, and be kept when they are full.
+        -- Scalar subqueries force index lookups: a join planned while these tables are empty
+        -- would scan them, and the plan is kept when they are full.
         SELECT
           coalesce(
             (SELECT w.state FROM outlast.waiting AS w WHERE w.job = j.id),
@@ -517,8 +534,11 @@ SELECT
           ) AS state,
           count(*) AS number
         FROM outlast.jobs AS j
-        WHERE j.grp = g.id
-          AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = j.id AND s.grp = j.grp) IS NULL
+        WHERE j.member_group_id = g.id
+          AND (
+            SELECT s.id FROM outlast.jobs AS s
+            WHERE s.retry_of = j.id AND s.member_group_id = j.member_group_id
+          ) IS NULL
         GROUP BY 1
       ) AS c
     ),
@@ -526,16 +546,16 @@ SELECT
   )::text AS counts
 FROM outlast.groups AS g;
 
--- Jobs whose chain belongs to a group that is not over. A chain began as a member or has none: a
--- retry by hand, which is no member, still holds on to the links before it.
-CREATE VIEW outlast.grouped AS
+-- Jobs whose chain belongs to an unfinished group. The root of a chain decides: a manual retry is
+-- no member itself, but the jobs before it must be kept.
+CREATE VIEW outlast.jobs_of_live_groups AS
 SELECT j.id AS job
 FROM outlast.jobs AS j
 JOIN outlast.jobs AS r ON r.id = coalesce(j.root, j.id)
-JOIN outlast.live_groups AS g ON g.id = r.grp;
+JOIN outlast.live_groups AS g ON g.id = r.member_group_id;
 
--- One line per job, wherever it stands. One that stands nowhere was running when it was last seen;
--- its counts are those of its runs and of the job whose closing write brought it about.
+-- One row per job. A detached job, in no state table, is shown as running; its counts come from its
+-- runs and from the job whose end created it as a successor.
 CREATE VIEW outlast.job_state AS
 SELECT
   j.seq, j.id, j.type, j.name, j.params::text AS params, j.queue, j.delivery, j.max_attempts,
@@ -583,3 +603,53 @@ LEFT JOIN LATERAL (
   WHERE h.id = coalesce(o.worker, l.worker)
   OFFSET 0
 ) AS k ON true;
+
+-- The transfer status of the store; no row: it is open. The address of the other store has no
+-- password.
+CREATE TABLE outlast.transfer_status (
+  one integer PRIMARY KEY CHECK (one = 1),
+  stage text COLLATE "C" NOT NULL
+    CONSTRAINT transfer_stage CHECK (stage IN ('filling', 'sealed', 'ready', 'moved')),
+  other text NOT NULL CONSTRAINT other_size CHECK (length(other) BETWEEN 1 AND 2048),
+  transfer_id text COLLATE "C" NOT NULL
+    CONSTRAINT transfer_id_size CHECK (length(transfer_id) BETWEEN 1 AND 128),
+  until bigint,  -- when the seal expires
+  grace bigint,  -- from when workers release their runs
+  CONSTRAINT seal_ends CHECK ((stage = 'sealed') = (until IS NOT NULL))
+);
+
+-- A moved store never accepts work again.
+CREATE TRIGGER transfer_status_frozen BEFORE UPDATE ON outlast.transfer_status FOR EACH ROW
+WHEN (OLD.stage = 'moved')
+EXECUTE FUNCTION outlast.refuse('outlast: a store is moved for good');
+
+CREATE TRIGGER transfer_status_kept BEFORE DELETE ON outlast.transfer_status FOR EACH ROW
+WHEN (OLD.stage = 'moved')
+EXECUTE FUNCTION outlast.refuse('outlast: a store is moved for good');
+
+-- Called only if a row exists. The error message is the status as JSON.
+CREATE FUNCTION outlast.require_open(now bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  s outlast.transfer_status;
+BEGIN
+  SELECT * INTO s FROM outlast.transfer_status;
+  IF FOUND AND (s.until IS NULL OR s.until > now) THEN
+    RAISE EXCEPTION '%', json_build_array(s.stage, s.other, s.transfer_id, s.until, s.grace)
+      USING ERRCODE = 'OL001';
+  END IF;
+  RETURN true;
+END $$;
+
+-- Raise the epoch so that the next event id of this server is above `last`.
+CREATE FUNCTION outlast.raise_events(last bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  ahead bigint := (last >> 24) + 1 - pg_current_xact_id()::text::bigint;
+BEGIN
+  IF ahead > outlast.event_epoch() THEN
+    EXECUTE format(
+      'CREATE OR REPLACE FUNCTION outlast.event_epoch() RETURNS bigint LANGUAGE sql IMMUTABLE '
+      'PARALLEL SAFE AS $epoch$ SELECT %s::bigint $epoch$',
+      ahead
+    );
+  END IF;
+END $$;

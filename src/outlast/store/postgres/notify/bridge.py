@@ -1,4 +1,4 @@
-"""Both ways of the wake-ups between processes that share a database."""
+"""Notifications between processes: listener and notifier on the loop thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,57 +16,62 @@ from outlast.store.postgres.url import PostgresUrl
 
 
 class PgNotificationBridge:
-    """Tells other processes of commits, and hears of theirs while somebody here listens.
+    """Sends notifications of commits, and receives those of others while there are subscribers.
 
-    Any thread may call it. The work is done on the thread aside, which begins with the first need.
+    Thread-safe. The work is done on the loop thread, which starts with the first use.
     """
 
     def __init__(
         self,
         address: PostgresUrl,
-        aside: LazyLoopThread,
+        loop_thread: LazyLoopThread,
         *,
         wanted: Callable[[], frozenset[Topic]],
-        heard: Callable[[Notification], None],
+        deliver: Callable[[Notification], None],
     ) -> None:
         self._address = address
-        self._aside = aside
+        self._loop_thread = loop_thread
         self._wanted = wanted
-        self._heard = heard
+        self._deliver = deliver
         self._is_closed = False
         self._ends: tuple[PgNotifier, PgListener] | None = None
 
-    def publish(self, hint: Notification) -> None:
-        if hint.topics and not self._is_closed:
-            self._aside.call(lambda: self._both[0].tell(hint))
+    def publish(self, notification: Notification) -> None:
+        """Send a notification to other processes, without waiting."""
+        if notification.topics and not self._is_closed:
+            self._loop_thread.call(lambda: self._both[0].add(notification))
 
     def update_topics(self) -> None:
+        """Follow the topics that subscribers want now."""
         if not self._is_closed and (self._ends is not None or self._wanted()):
-            self._aside.call(lambda: self._both[1].tune())
+            self._loop_thread.call(lambda: self._both[1].update_topics())
 
     def close(self) -> None:
+        """Send what is pending and close both connections."""
         self._is_closed = True
         if self._ends is not None:
-            self._aside.run(self._close()).result()
+            self._loop_thread.run(self._close()).result()
 
     async def health_warnings(self) -> list[str]:
-        """Whether a NOTIFY arrives, tried now."""
-        hears = await asyncio.wrap_future(self._aside.run(self._try()))
-        return [] if hears else [LISTEN_UNAVAILABLE]
+        """Send a NOTIFY and return a warning if it does not arrive."""
+        arrives = await asyncio.wrap_future(self._loop_thread.run(self._check()))
+        return [] if arrives else [LISTEN_UNAVAILABLE]
 
     @property
     def _both(self) -> tuple[PgNotifier, PgListener]:
-        """Made on the thread aside, where alone they are used."""
+        """Created on the loop thread, where alone they are used."""
         if self._ends is None:
-            voice = PgNotifier(self._address)
-            ear = PgListener(self._address, voice, wanted=self._wanted_now, told=self._heard)
-            self._ends = voice, ear
+            notifier = PgNotifier(self._address)
+            listener = PgListener(
+                self._address, notifier, wanted=self._wanted_now, deliver=self._deliver
+            )
+            self._ends = notifier, listener
         return self._ends
 
     def _wanted_now(self) -> frozenset[Topic]:
         return frozenset() if self._is_closed else self._wanted()
 
-    async def _try(self) -> bool:
+    async def _check(self) -> bool:
         session = await DedicatedConnection.open(self._address)
         try:
             return await notify_roundtrip_works(session.connection, self._address, self._both[0])
@@ -74,22 +79,23 @@ class PgNotificationBridge:
             await session.close()
 
     async def _close(self) -> None:
-        voice, ear = self._both
-        ear.close()
-        await voice.close()
+        notifier, listener = self._both
+        listener.close()
+        await notifier.close()
 
 
 class DisabledBridge:
-    """For `?notify=false`: a process hears its own commits; those of others it finds by polling."""
+    """The bridge for `?notify=false`: commits of other processes are found by polling."""
 
-    def publish(self, hint: Notification) -> None:
-        """Tells nobody."""
+    def publish(self, notification: Notification) -> None:
+        """Send nothing."""
 
     def update_topics(self) -> None:
-        """Hears nobody."""
+        """Receive nothing."""
 
     def close(self) -> None:
-        """Has nothing to let go of."""
+        """Release nothing."""
 
     async def health_warnings(self) -> list[str]:
+        """Return no warning."""
         return []

@@ -1,36 +1,36 @@
-"""What is said on which channel: one for each topic of each schema."""
+"""LISTEN/NOTIFY channels, one per schema and topic, and their payload codec."""
 
 from collections.abc import Collection
 from typing import Final
 
 from outlast.store.contract.notifications import Notification, Topic
 
-LONGEST: Final = 7000
-"""Bytes of a payload; the server takes 7,999. More queues than fit are some queue."""
+MAX_PAYLOAD_BYTES: Final = 7000
+"""Bytes of a payload; the server allows 7,999. A longer list of queues is sent as empty."""
 
 EVERYTHING: Final = Notification(frozenset({""}), ended=True, cancelled=True)
-"""For after a silence: anything may have happened."""
+"""Delivered after a reconnect: any notification may have been missed."""
 
 
 def channel(schema: str, topic: Topic) -> str:
-    """Where that topic's commits are told of."""
+    """Return the channel of a topic."""
     return f"{schema}_{topic}"
 
 
 def payload(queues: Collection[str]) -> str:
-    """The queues that may have work; empty if that is not known."""
+    """Return the payload that names queues with work; empty for any queue."""
     text = " ".join(sorted(queues))
-    return text if len(text) <= LONGEST else ""
+    return text if len(text) <= MAX_PAYLOAD_BYTES else ""
 
 
-def encode(schema: str, hint: Notification) -> dict[str, str]:
-    """What is to be sent, by channel."""
-    said = {Topic.WORK: payload(hint.queues), Topic.ENDED: "", Topic.CANCELLED: ""}
-    return {channel(schema, topic): said[topic] for topic in sorted(hint.topics)}
+def encode(schema: str, notification: Notification) -> dict[str, str]:
+    """Return the payloads of a notification by channel."""
+    payloads = {Topic.WORK: payload(notification.queues), Topic.ENDED: "", Topic.CANCELLED: ""}
+    return {channel(schema, topic): payloads[topic] for topic in sorted(notification.topics)}
 
 
 def decode(topic: Topic, text: str) -> Notification:
-    """The hint behind what was received."""
+    """Return the notification of a received payload."""
     queues = frozenset(text.split()) or frozenset({""})
     return Notification(
         queues if topic is Topic.WORK else frozenset(),
@@ -40,6 +40,7 @@ def decode(topic: Topic, text: str) -> Notification:
 
 
 def merged(one: Notification, other: Notification) -> Notification:
+    """Return one notification with the content of both."""
     return Notification(
         one.queues | other.queues,
         ended=one.ended or other.ended,

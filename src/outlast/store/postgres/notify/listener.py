@@ -1,4 +1,4 @@
-"""Hearing what other processes commit: a connection that listens, opened again when it breaks."""
+"""Receives notifications on a LISTEN connection, which is reopened when it breaks."""
 
 import asyncio
 import logging
@@ -15,115 +15,118 @@ from outlast.store.postgres.url import PostgresUrl
 
 log = logging.getLogger("outlast.store")
 
-SOON: Final = 0.1
-LATE: Final = 5.0
-"""Seconds between two tries to connect, at first and at most."""
+FIRST_RECONNECT_PAUSE_S: Final = 0.1
+MAX_RECONNECT_PAUSE_S: Final = 5.0
+"""Seconds between two attempts to connect, at first and at most."""
 
-PATIENCE: Final = 2.0
-"""Seconds within which we must hear ourselves."""
+ROUNDTRIP_TIMEOUT_S: Final = 2.0
+"""Seconds within which a NOTIFY must arrive on the LISTEN connection."""
 
 LISTEN_UNAVAILABLE: Final = (
-    "no notifications arrive here (a pooler or a standby is in between?): idle workers find work "
-    "by polling alone; let workers connect straight to the server, or write ?notify=false"
+    "notifications do not arrive (behind a pooler or a standby?): idle workers find work by "
+    "polling alone; connect workers directly to the server, or write ?notify=false"
 )
 
 
 class PgListener:
-    """Lives on one loop. `wanted` says for what, `told` is called with what was heard."""
+    """Listens on one loop to the `wanted` topics; `deliver` receives each notification."""
 
     def __init__(
         self,
         address: PostgresUrl,
-        voice: PgNotifier,
+        notifier: PgNotifier,
         *,
         wanted: Callable[[], frozenset[Topic]],
-        told: Callable[[Notification], None],
+        deliver: Callable[[Notification], None],
     ) -> None:
         self._address = address
-        self._voice = voice
+        self._notifier = notifier
         self._wanted = wanted
-        self._told = told
+        self._deliver = deliver
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._has_warned = False
-        self.is_deaf = False
+        self.is_unavailable = False
 
-    def tune(self) -> None:
-        """Somebody came or left."""
+    def update_topics(self) -> None:
+        """Follow the wanted topics, which have changed."""
         self._changed.set()
         if self._task is None and self._wanted():
             self._task = asyncio.create_task(self._listen(), name="outlast-listen")
 
     def close(self) -> None:
+        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
 
     async def _listen(self) -> None:
-        pause, is_first = SOON, True
+        pause, is_first = FIRST_RECONNECT_PAUSE_S, True
         try:
             while self._wanted():
                 try:
-                    await self._hear(is_first=is_first)
-                    pause, is_first = SOON, False
-                except Exception as error:  # noqa: BLE001 - polling goes on, and so do we
-                    self._cannot(error)
+                    await self._receive(is_first=is_first)
+                    pause, is_first = FIRST_RECONNECT_PAUSE_S, False
+                except Exception as error:  # noqa: BLE001 - polling finds the work meanwhile
+                    self._failed(error)
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, LATE)
+                    pause = min(2 * pause, MAX_RECONNECT_PAUSE_S)
         finally:
             self._task = None
 
-    async def _hear(self, *, is_first: bool) -> None:
-        """Until nobody wants to hear any more, or the connection breaks."""
+    async def _receive(self, *, is_first: bool) -> None:
+        """Receive until no topic is wanted, or the connection breaks."""
         session = await DedicatedConnection.open(self._address)
         try:
             session.connection.add_termination_listener(lambda _: self._changed.set())
-            on: set[Topic] = set()
+            followed: set[Topic] = set()
             checked = False
             while self._wanted() and not session.connection.is_closed():
                 self._changed.clear()
-                await self._follow(session.connection, on)
+                await self._subscribe(session.connection, followed)
                 if not is_first:
-                    self._told(EVERYTHING)
+                    self._deliver(EVERYTHING)
                     is_first = True
                 if not checked:
                     checked = True
-                    self._judge(
-                        await notify_roundtrip_works(session.connection, self._address, self._voice)
+                    self._set_available(
+                        await notify_roundtrip_works(
+                            session.connection, self._address, self._notifier
+                        )
                     )
                     continue
                 await self._changed.wait()
         finally:
             await session.close()
 
-    async def _follow(self, connection: asyncpg.Connection, on: set[Topic]) -> None:
+    async def _subscribe(self, connection: asyncpg.Connection, followed: set[Topic]) -> None:
         wanted = self._wanted()
-        for topic in wanted - on:
+        for topic in wanted - followed:
             await connection.add_listener(channel(self._address.schema, topic), self._received)
-        for topic in on - wanted:
+        for topic in followed - wanted:
             await connection.remove_listener(channel(self._address.schema, topic), self._received)
-        on.clear()
-        on.update(wanted)
+        followed.clear()
+        followed.update(wanted)
 
     def _received(self, _: Any, __: int, name: str, text: str) -> None:
         topic = Topic(name.removeprefix(f"{self._address.schema}_"))
-        self._told(decode(topic, text))
+        self._deliver(decode(topic, text))
 
-    def _judge(self, hears: bool) -> None:
-        self.is_deaf = not hears
-        if self.is_deaf and not self._has_warned:
+    def _set_available(self, arrives: bool) -> None:
+        self.is_unavailable = not arrives
+        if self.is_unavailable and not self._has_warned:
             self._has_warned = True
             log.warning("%s: %s", self._address.safe_text, LISTEN_UNAVAILABLE)
 
-    def _cannot(self, error: Exception) -> None:
-        log.debug("cannot listen: %s", error)
-        if isinstance(error, asyncpg.PostgresError):  # the server is there, and refuses
-            self._judge(False)
+    def _failed(self, error: Exception) -> None:
+        log.debug("listen failed: %s", error)
+        if isinstance(error, asyncpg.PostgresError):  # the server is available and refuses
+            self._set_available(False)
 
 
 async def notify_roundtrip_works(
-    connection: asyncpg.Connection, address: PostgresUrl, voice: PgNotifier
+    connection: asyncpg.Connection, address: PostgresUrl, notifier: PgNotifier
 ) -> bool:
-    """Whether what is told on another connection arrives on this one."""
+    """Return whether a NOTIFY of another connection arrives on this one."""
     name, arrived = f"{address.schema}_echo", asyncio.Event()
 
     def echo(*_: object) -> None:
@@ -131,8 +134,8 @@ async def notify_roundtrip_works(
 
     await connection.add_listener(name, echo)
     try:
-        await voice.send({name: ""})
-        await asyncio.wait_for(arrived.wait(), PATIENCE)
+        await notifier.send({name: ""})
+        await asyncio.wait_for(arrived.wait(), ROUNDTRIP_TIMEOUT_S)
     except TimeoutError:
         return False
     else:

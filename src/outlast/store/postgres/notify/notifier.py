@@ -1,4 +1,4 @@
-"""Telling other processes of commits: one NOTIFY at a time, what comes meanwhile goes together."""
+"""Sends NOTIFY, one at a time; notifications that arrive meanwhile are merged."""
 
 import asyncio
 import logging
@@ -12,59 +12,59 @@ from outlast.store.postgres.url import PostgresUrl
 
 log = logging.getLogger("outlast.store")
 
-GAP: Final = 0.01
-"""Seconds from one NOTIFY to the next: each is a commit, and all commits with one wait in line."""
+NOTIFY_INTERVAL_S: Final = 0.01
+"""Seconds between two NOTIFY: the server commits them one after the other."""
 
 NOTHING: Final = Notification()
 
 
 class PgNotifier:
-    """Lives on one loop. A hint that cannot be sent is lost: polling makes things true."""
+    """Sends notifications from one loop. An unsent one is lost: polling finds the work."""
 
     def __init__(self, address: PostgresUrl) -> None:
         self._address = address
-        self._lane: AsyncpgRunner | None = None
+        self._runner: AsyncpgRunner | None = None
         self._turn = asyncio.Lock()
         self._pending = NOTHING
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, hint: Notification) -> None:
-        """Never waits."""
-        self._pending = merged(self._pending, hint)
+    def add(self, notification: Notification) -> None:
+        """Add a notification to the next NOTIFY, without waiting."""
+        self._pending = merged(self._pending, notification)
         if self._task is None:
-            self._task = asyncio.create_task(self._send_all(), name="outlast-tell")
+            self._task = asyncio.create_task(self._send_all(), name="outlast-notify")
 
-    async def send(self, said: dict[str, str]) -> None:
-        """Send that now; whatever is in the way is raised."""
-        async with self._turn:  # or two who come at once would open two, and one be nobody's
-            if self._lane is None or self._lane.connection.is_closed():
+    async def send(self, payloads: dict[str, str]) -> None:
+        """Send payloads by channel now; raises the error of the driver."""
+        async with self._turn:  # two concurrent calls must not open two connections
+            if self._runner is None or self._runner.connection.is_closed():
                 connection = await connect(self._address)
-                self._lane = AsyncpgRunner(connection, self._address.schema)
-            told = {"channels": [*said], "payloads": [*said.values()]}
-            await self._lane.fetch("notify.tell", told)
+                self._runner = AsyncpgRunner(connection, self._address.schema)
+            values = {"channels": [*payloads], "payloads": [*payloads.values()]}
+            await self._runner.fetch("notify.send", values)
 
     async def close(self) -> None:
-        """What is under way is still sent, if that takes no longer than a second."""
+        """Send what is pending, for up to one second, and close the connection."""
         if (task := self._task) is not None:
             await asyncio.wait([task], timeout=1)
-            task.cancel()  # or a connection that comes later would be nobody's
+            task.cancel()  # a connection that opens later would never be closed
             await asyncio.wait([task])
-        if self._lane is not None:
-            self._lane.connection.terminate()
+        if self._runner is not None:
+            self._runner.connection.terminate()
 
     async def _send_all(self) -> None:
         try:
             while self._pending != NOTHING:
-                hint, self._pending = self._pending, NOTHING
-                await self._send(hint)
-                await asyncio.sleep(GAP)
+                notification, self._pending = self._pending, NOTHING
+                await self._send(notification)
+                await asyncio.sleep(NOTIFY_INTERVAL_S)
         finally:
             self._task = None
 
-    async def _send(self, hint: Notification) -> None:
+    async def _send(self, notification: Notification) -> None:
         try:
-            await self.send(encode(self._address.schema, hint))
-        except Exception as error:  # noqa: BLE001 - hints are only hints
-            log.debug("others were not told: %s", error)
-            if self._lane is not None:
-                self._lane.connection.terminate()
+            await self.send(encode(self._address.schema, notification))
+        except Exception as error:  # noqa: BLE001 - polling finds the work
+            log.debug("notification not sent: %s", error)
+            if self._runner is not None:
+                self._runner.connection.terminate()

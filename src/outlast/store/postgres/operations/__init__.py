@@ -1,1 +1,1 @@
-"""Contract operations of the PostgreSQL store."""
+"""Contract operations of the PostgreSQL store, one module per noun of the contract."""

@@ -1,4 +1,4 @@
-"""What a change comes to, now that its job was found: the facts that are written."""
+"""Resolve a change against the locked job: the state, counts and successor to write."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from outlast.store.postgres.operations.apply_lookup import LockedJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedChange:
-    """One change that is written. `reason` is the job's; its run keeps the change's own."""
+    """A change to write. `reason` is that of the job; the run keeps the reason of the change."""
 
     change: Change
-    found: LockedJob
+    locked: LockedJob
     to: State
     kind: EventKind | None
     reason: str | None
@@ -25,80 +25,87 @@ class ResolvedChange:
 
     @property
     def job(self) -> str:
-        return self.found.job
+        """The id of the job."""
+        return self.locked.job
 
     @property
     def run(self) -> RunStatus | None:
+        """The status of the closed run, if the change closes one."""
         return self.change.move.run
 
     @property
-    def is_adrift(self) -> bool:
+    def is_detached(self) -> bool:
+        """Whether the job was in no state table."""
         return self.change.move.guard is Guard.DETACHED
 
     @property
     def closes(self) -> bool:
-        """Whether it closes an open run."""
-        return self.run is not None and not self.is_adrift
+        """Whether the change closes an open run."""
+        return self.run is not None and not self.is_detached
 
     @property
     def run_id(self) -> str | None:
-        return self.change.run_id or self.found.run_id
+        """The run that the change is about."""
+        return self.change.run_id or self.locked.run_id
 
     @property
     def is_final(self) -> bool:
+        """Whether the new state is final."""
         return self.to in FINAL
 
     @property
     def had_ended(self) -> bool:
-        return self.found.state in FINAL
+        """Whether the job had ended before."""
+        return self.locked.state in FINAL
 
     @property
     def ends(self) -> bool:
-        """Whether the job ends here and now."""
+        """Whether the job ends by this change."""
         return self.is_final and not self.had_ended
 
     @property
     def ends_chain(self) -> bool:
-        """Whether nothing follows it, so that the active key is free."""
-        return self.is_final and self.successor is None and not self.found.is_followed
+        """Whether the chain ends, so that its active key is released."""
+        return self.is_final and self.successor is None and not self.locked.has_successor
 
     @property
-    def puts_back(self) -> bool:
-        return self.to in WAITING and self.found.state is State.RUNNING
+    def requeues(self) -> bool:
+        """Whether a running job waits again."""
+        return self.to in WAITING and self.locked.state is State.RUNNING
 
     @property
-    def moves(self) -> bool:
-        """Whether a waiting job goes on waiting, in another state."""
-        return self.to in WAITING and self.found.state in WAITING
+    def changes_waiting_state(self) -> bool:
+        """Whether a waiting job stays waiting, in another state."""
+        return self.to in WAITING and self.locked.state in WAITING
 
     def available_at(self, now: int) -> int:
-        """When a job that is put back is due: as before, unless it shall wait."""
+        """Return when a requeued job is due: as before, unless the change has a delay."""
         delay = self.change.delay // MICROSECOND
-        return self.found.available_at if self.to is State.QUEUED and not delay else now + delay
+        return self.locked.available_at if self.to is State.QUEUED and not delay else now + delay
 
 
-def resolve(change: Change, found: LockedJob) -> ResolvedChange:
-    """A cancel request that the decision did not know of wins over going on."""
+def resolve(change: Change, locked: LockedJob) -> ResolvedChange:
+    """Resolve a change; a cancel request made after the decision takes precedence."""
     move = change.move
-    yields = move.yields_to_cancel and found.cancel
+    yields = move.yields_to_cancel and locked.cancel
     is_counted = move.guard in (Guard.OPEN, Guard.LAPSED, Guard.DETACHED)
     return ResolvedChange(
         change=change,
-        found=found,
+        locked=locked,
         to=State.CANCELLED if yields else move.to,
         kind=EventKind.CANCELLED if yields else move.kind,
         reason="cancel_requested" if yields else change.reason,
-        successor=None if yields or _keeps_successor(change, found) else change.successor,
-        # The claim whose run is missing would have raised it.
+        successor=None if yields or _keeps_successor(change, locked) else change.successor,
+        # The claim of a missing run would have raised the token.
         token=change.token + (change.run_id is not None),
-        failures=_counted(change.failures, found.failures, is_counted=is_counted),
-        losses=_counted(change.losses, found.losses, is_counted=is_counted),
+        failures=_counted(change.failures, locked.failures, is_counted=is_counted),
+        losses=_counted(change.losses, locked.losses, is_counted=is_counted),
     )
 
 
-def _keeps_successor(change: Change, found: LockedJob) -> bool:
-    return change.move.guard is Guard.DETACHED and found.is_followed
+def _keeps_successor(change: Change, locked: LockedJob) -> bool:
+    return change.move.guard is Guard.DETACHED and locked.has_successor
 
 
-def _counted(decided: int | None, found: int, *, is_counted: bool) -> int:
-    return decided if is_counted and decided is not None else found
+def _counted(decided: int | None, stored: int, *, is_counted: bool) -> int:
+    return decided if is_counted and decided is not None else stored

@@ -1,4 +1,4 @@
-"""Writing what changes come to: each kind of row in one statement for all of them."""
+"""Write resolved changes, one statement per table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,90 +7,104 @@ from outlast.core.decide import Change, Guard
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventKind
 from outlast.core.state import RunStatus, State
-from outlast.store.postgres.operations.apply_lookup import LockedJob, rearranges
+from outlast.store.postgres.operations.apply_lookup import LockedJob, moves_or_edits
 from outlast.store.postgres.operations.apply_resolution import ResolvedChange
+from outlast.store.postgres.operations.groups import advance, lock_groups
+from outlast.store.postgres.operations.reservations import end_reservations
 from outlast.store.postgres.unit_of_work import UnitOfWork
-from outlast.store.postgres.verbs.group import advance, lock_groups
-from outlast.store.postgres.verbs.reservation import end_reservations
 from outlast.store.rows.jobs import to_json_param
 
 
-async def write(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    """Runs, places, successors, ends and keys of changes of as many jobs; then what they free."""
-    await _close(work, [r for r in rulings if r.closes])
-    await _close_missing(work, [r for r in rulings if r.change.run_id is not None])
-    await _put_back(work, [r for r in rulings if r.puts_back])
-    await _follow(work, [r for r in rulings if r.successor is not None])
-    await _mark(work, [r for r in rulings if r.kind is EventKind.CANCEL_REQUESTED])
-    await _move(work, [r for r in rulings if r.moves and not rearranges(r.change)])
-    await _end(work, [r for r in rulings if r.ends])
-    await _mark_slots_skipped(work, [r for r in rulings if r.kind is EventKind.MISFIRE])
-    await _write_dead_letters(
-        work, [r for r in rulings if r.had_ended and r.to is not r.found.state]
+async def write_changes(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    """Write runs, waiting rows, successors and ends, then release keys and reservations.
+
+    No job may occur twice.
+    """
+    await _close(work, [r for r in changes if r.closes])
+    await _close_missing(work, [r for r in changes if r.change.run_id is not None])
+    await _requeue(work, [r for r in changes if r.requeues])
+    await _add_successors(work, [r for r in changes if r.successor is not None])
+    await _mark_cancelled(work, [r for r in changes if r.kind is EventKind.CANCEL_REQUESTED])
+    await _change_waiting_state(
+        work, [r for r in changes if r.changes_waiting_state and not moves_or_edits(r.change)]
     )
-    await _free(work, [r for r in rulings if r.is_final])
+    await _end(work, [r for r in changes if r.ends])
+    await _mark_slots_skipped(work, [r for r in changes if r.kind is EventKind.MISFIRE])
+    await _write_dead_letters(
+        work, [r for r in changes if r.had_ended and r.to is not r.locked.state]
+    )
+    await _release(work, [r for r in changes if r.is_final])
 
 
 async def write_events(
     work: UnitOfWork, outcomes: Iterable[tuple[Change, ResolvedChange | None]]
 ) -> None:
-    """The events of what was written, and of a former holder's write that was not."""
-    rows = [row for change, ruling in outcomes if (row := _event(change, ruling)) is not None]
+    """Record the events of written changes, and of late writes that were refused."""
+    rows = [row for change, resolved in outcomes if (row := _event(change, resolved)) is not None]
     names = ("jobs", "kinds", "tokens", "run_ids", "reasons", "details")
     if rows:
-        await work.run("apply.tell", now=work.now, **columns(names, rows))
+        await work.run("apply.record_events", now=work.now, **columns(names, rows))
 
 
-def _event(change: Change, ruling: ResolvedChange | None) -> tuple[Any, ...] | None:
-    if ruling is not None:
-        return None if ruling.kind is None else _told(ruling)
+def _event(change: Change, resolved: ResolvedChange | None) -> tuple[Any, ...] | None:
+    if resolved is not None:
+        return None if resolved.kind is None else _event_row(resolved)
     if change.move.guard is not Guard.OPEN:
         return None
     return change.job_id, EventKind.LATE_WRITE_REFUSED, change.token, None, change.move.to, None
 
 
-def _told(ruling: ResolvedChange) -> tuple[Any, ...]:
-    """The error of a failed run is in its record; any other is told here."""
-    has_run = ruling.run is not None or ruling.is_adrift or ruling.to is State.RUNNING
-    detail = None if ruling.run is RunStatus.FAILED else ruling.change.error
-    run_id = ruling.run_id if has_run else None
-    return ruling.job, ruling.kind, ruling.token, run_id, ruling.reason, detail
+def _event_row(resolved: ResolvedChange) -> tuple[Any, ...]:
+    """Return the event of a change; the error of a failed run is in the run itself."""
+    has_run = resolved.run is not None or resolved.is_detached or resolved.to is State.RUNNING
+    detail = None if resolved.run is RunStatus.FAILED else resolved.change.error
+    run_id = resolved.run_id if has_run else None
+    return resolved.job, resolved.kind, resolved.token, run_id, resolved.reason, detail
 
 
-async def move_groups(work: UnitOfWork, rulings: Iterable[ResolvedChange]) -> None:
-    """Ends of members may move their group. A link of a chain that is followed is no end."""
-    ends = [r for r in rulings if r.is_final and r.successor is None and _is_members_end(r)]
+async def advance_groups(work: UnitOfWork, changes: Iterable[ResolvedChange]) -> None:
+    """Apply the ends of members to their groups. A job with a successor is not a member's end."""
+    ends = [r for r in changes if r.is_final and r.successor is None and _ends_member(r)]
     still_open = {
         group
-        for group, _, closing, _ in await lock_groups(work, (r.found.grp or "" for r in ends))
+        for group, _, closing, _ in await lock_groups(
+            work, (r.locked.member_group_id or "" for r in ends)
+        )
         if closing is None
     }
-    await advance(work, [_member(r) for r in ends if r.found.grp in still_open])
+    await advance(work, [_member(r) for r in ends if r.locked.member_group_id in still_open])
 
 
-def _is_members_end(ruling: ResolvedChange) -> bool:
-    subject = ruling.found.subject
-    is_moved = subject.mode == "sequential" or ruling.to not in (State.SUCCEEDED, State.SKIPPED)
-    return subject.grp is not None and is_moved and not ruling.found.is_followed_in_group
+def _ends_member(resolved: ResolvedChange) -> bool:
+    identity = resolved.locked.identity
+    is_affected = identity.mode == "sequential" or resolved.to not in (
+        State.SUCCEEDED,
+        State.SKIPPED,
+    )
+    return (
+        identity.member_group_id is not None
+        and is_affected
+        and not resolved.locked.has_successor_in_group
+    )
 
 
-def _member(ruling: ResolvedChange) -> tuple[Any, ...]:
-    it = ruling.found.subject
-    was_blocked = ruling.found.state is State.BLOCKED
-    place = (it.root_seq, it.grp, it.mode, it.on_failure)
-    return ruling.job, ruling.token, *place, ruling.to, was_blocked
+def _member(resolved: ResolvedChange) -> tuple[Any, ...]:
+    it = resolved.locked.identity
+    was_blocked = resolved.locked.state is State.BLOCKED
+    group = (it.root_seq, it.member_group_id, it.mode, it.on_failure)
+    return resolved.job, resolved.token, *group, resolved.to, was_blocked
 
 
-async def _close(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if not rulings:
+async def _close(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if not changes:
         return
     names = (
         "jobs", "statuses", "reasons", "errors", "results", "exit_codes", "log_paths", "artifacts",
     )  # fmt: skip
-    rows = [_closing(r.job, r.change) for r in rulings]
+    rows = [_closing(r.job, r.change) for r in changes]
     await work.run("apply.close", now=work.now, **columns(names, rows))
-    # There is room again.
-    work.queues.update(r.found.queue for r in rulings if r.found.subject.is_limited)
+    # A queue with a concurrency limit has capacity again.
+    work.queues.update(r.locked.queue for r in changes if r.locked.identity.is_limited)
 
 
 def _closing(job: str, change: Change) -> tuple[Any, ...]:
@@ -99,112 +113,112 @@ def _closing(job: str, change: Change) -> tuple[Any, ...]:
     return job, *what, change.exit_code, change.log_path, artifacts
 
 
-async def _close_missing(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if rulings:
+async def _close_missing(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if changes:
         names = ("jobs", "tokens", "run_ids", "statuses", "reasons", "errors")
-        rows = [(r.job, r.token, r.run_id, r.run, r.change.reason, r.change.error) for r in rulings]
+        rows = [(r.job, r.token, r.run_id, r.run, r.change.reason, r.change.error) for r in changes]
         await work.run("apply.close_missing", now=work.now, **columns(names, rows))
 
 
-async def _put_back(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if not rulings:
+async def _requeue(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if not changes:
         return
     names = ("jobs", "states", "priorities", "positions", "available", "tokens", *_COUNTS)
     rows = [
-        (r.job, r.to, *_place(r.found), r.available_at(work.now), r.token, r.failures, r.losses)
-        for r in rulings
+        (r.job, r.to, *_order(r.locked), r.available_at(work.now), r.token, r.failures, r.losses)
+        for r in changes
     ]
-    await work.run("apply.put_back", **columns(names, rows))
-    work.queues.update(r.found.queue for r in rulings)
+    await work.run("apply.requeue", **columns(names, rows))
+    work.queues.update(r.locked.queue for r in changes)
 
 
-async def _follow(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if not rulings:
+async def _add_successors(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if not changes:
         return
-    pairs = [(r, r.successor) for r in rulings if r.successor]
+    pairs = [(r, r.successor) for r in changes if r.successor]
     jobs = [(r.job, after.id) for r, after in pairs]
-    await work.run("apply.successors", now=work.now, **columns(("jobs", "successors"), jobs))
+    await work.run("apply.add_successors", now=work.now, **columns(("jobs", "successors"), jobs))
     places = [
-        (after.id, after.delay // MICROSECOND, r.found.priority, r.failures, r.losses)
+        (after.id, after.delay // MICROSECOND, r.locked.priority, r.failures, r.losses)
         for r, after in pairs
     ]
     names = ("successors", "delays", "priorities", *_COUNTS)
     await work.run("apply.queue_successors", now=work.now, **columns(names, places))
-    work.queues.update(r.found.queue for r, after in pairs if not after.delay)
+    work.queues.update(r.locked.queue for r, after in pairs if not after.delay)
 
 
-async def _mark(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if rulings:
-        await work.run("apply.mark_cancel", jobs=[r.job for r in rulings])
+async def _mark_cancelled(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if changes:
+        await work.run("apply.mark_cancel", jobs=[r.job for r in changes])
         work.cancelled = True
 
 
-async def _move(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if rulings:
-        rows = [(r.job, r.to) for r in rulings]
+async def _change_waiting_state(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if changes:
+        rows = [(r.job, r.to) for r in changes]
         await work.run("apply.move", **columns(("jobs", "states"), rows))
-        work.queues.update(r.found.queue for r in rulings if r.to is State.QUEUED)
+        work.queues.update(r.locked.queue for r in changes if r.to is State.QUEUED)
 
 
-async def _end(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if not rulings:
+async def _end(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if not changes:
         return
-    waited = [r.job for r in rulings if r.found.state is not State.RUNNING]
+    waited = [r.job for r in changes if r.locked.state is not State.RUNNING]
     if waited:
         await work.run("apply.drop_waiting", jobs=waited)
     names = (
         "jobs", "seqs", "states", "reasons", "queues", "priorities", "positions", "available",
         "tokens", *_COUNTS,
     )  # fmt: skip
-    rows = [_ending(r) for r in rulings]
+    rows = [_ending(r) for r in changes]
     await work.run("apply.end", now=work.now, **columns(names, rows))
 
 
-def _ending(ruling: ResolvedChange) -> tuple[Any, ...]:
-    found = ruling.found
-    what = (ruling.job, found.seq, ruling.to, ruling.reason, found.queue)
-    where = (*_place(found), found.available_at)
-    return *what, *where, ruling.token, ruling.failures, ruling.losses
+def _ending(resolved: ResolvedChange) -> tuple[Any, ...]:
+    locked = resolved.locked
+    what = (resolved.job, locked.seq, resolved.to, resolved.reason, locked.queue)
+    where = (*_order(locked), locked.available_at)
+    return *what, *where, resolved.token, resolved.failures, resolved.losses
 
 
-async def _mark_slots_skipped(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    """The slot of a job that could not start in time."""
-    if rulings:
-        await work.run("schedules.misfired", jobs=[r.job for r in rulings])
+async def _mark_slots_skipped(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    """Mark the slots of jobs that missed their start deadline as skipped."""
+    if changes:
+        await work.run("schedules.mark_slots_skipped", jobs=[r.job for r in changes])
 
 
-async def _write_dead_letters(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    if rulings:
-        rows = [(r.job, r.to, r.reason) for r in rulings]
-        await work.run("apply.bury", **columns(("jobs", "states", "reasons"), rows))
+async def _write_dead_letters(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    if changes:
+        rows = [(r.job, r.to, r.reason) for r in changes]
+        await work.run("apply.dead_letter", **columns(("jobs", "states", "reasons"), rows))
 
 
-async def _free(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
-    """The active key of a chain that is over, and the queue that a direct job held."""
-    if not rulings:
+async def _release(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    """Release the active keys of ended chains and the reservations of ended direct jobs."""
+    if not changes:
         return
     work.ended = True
-    roots = [r.found.subject.root for r in rulings if r.ends_chain and r.found.subject.active]
+    roots = [r.locked.identity.root for r in changes if r.ends_chain and r.locked.identity.active]
     if roots:
         await work.run("apply.free_keys", roots=roots)
-    held = [_letting_go(r) for r in rulings if r.found.subject.is_reserved]
-    if held:
-        await end_reservations(work, held)
+    reserved = [_reservation_end(r) for r in changes if r.locked.identity.is_reserved]
+    if reserved:
+        await end_reservations(work, reserved)
 
 
-def _letting_go(ruling: ResolvedChange) -> tuple[str, str, str | None]:
-    if ruling.run is RunStatus.LOST or ruling.kind is EventKind.ABANDONED:
-        return ruling.job, "expired", ruling.reason
-    return ruling.job, "released", None
+def _reservation_end(resolved: ResolvedChange) -> tuple[str, str, str | None]:
+    if resolved.run is RunStatus.LOST or resolved.kind is EventKind.ABANDONED:
+        return resolved.job, "expired", resolved.reason
+    return resolved.job, "released", None
 
 
-def _place(found: LockedJob) -> tuple[int, int]:
-    return found.priority, found.position
+def _order(locked: LockedJob) -> tuple[int, int]:
+    return locked.priority, locked.position
 
 
 _COUNTS = ("failures", "losses")
 
 
 def columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """What `unnest` takes: a list for each column."""
+    """Return rows as one list per column, for `unnest`."""
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))

@@ -1,4 +1,4 @@
-"""The reads for people, each from one consistent moment."""
+"""Insight reads: overview, wait facts and description, each in one snapshot."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -20,31 +20,34 @@ from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import reservations as reservation_rows
 
-MEGABYTE = 1_000_000
-_LEASE_UNTIL = -2
+BYTES_PER_MEGABYTE = 1_000_000
+_LEASE_UNTIL_COLUMN = -2
 
 
-class PostgresViews(PostgresOperations):
-    """What a store on a server tells people."""
+class PostgresInsightOperations(PostgresOperations):
+    """Overview, wait facts and description."""
 
     async def overview(self, *, span: timedelta) -> Overview:
-        return await self._lines.in_snapshot(partial(_overview, span=span))
+        """Return the counts of waiting, running and recently ended jobs."""
+        return await self._pool.in_snapshot(partial(_overview, span=span))
 
     async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
+        """Return what `explain` needs to know about a job, or None if there is no such job."""
         if not is_uuid(job_id):
             return None
-        return await self._lines.in_snapshot(partial(_situation, job_id=job_id))
+        return await self._pool.in_snapshot(partial(_wait_facts, job_id=job_id))
 
     async def describe(self) -> Mapping[str, str]:
+        """Return the engine, address, size and durability settings of the store."""
         schema = self.address.schema
-        found = (await self._lines.rows("insight.facts", schema=schema))[0]
+        found = (await self._pool.rows("insight.describe", schema=schema))[0]
         version, database, number, size, commits, flushes = found
         return {
             "engine": f"PostgreSQL {version}",
             "address": self.address.safe_text,
             "database": f"{database}, schema {schema}",
             "schema": str(number),
-            "size": f"{size / MEGABYTE:,.1f} MB",
+            "size": f"{size / BYTES_PER_MEGABYTE:,.1f} MB",
             "durability": f"synchronous_commit={commits}, fsync={flushes}",
         }
 
@@ -68,34 +71,34 @@ async def _overview(work: UnitOfWork, *, span: timedelta) -> Overview:
     )
 
 
-async def _situation(work: UnitOfWork, *, job_id: JobId) -> WaitFacts | None:
+async def _wait_facts(work: UnitOfWork, *, job_id: JobId) -> WaitFacts | None:
     found = await work.rows("insight.job", id=job_id)
     if not found:
         return None
     job = job_rows.job(tuple(found[0]))
     open_runs = await work.rows("insight.open_runs", queue=job.queue)
     reserved = await work.rows("insight.reservation", queue=job.queue)
-    overlaps = _others(await work.rows("insight.overlap", name=job.name))
-    listed = await work.rows("workers.list", mono=work.mono)
-    alive = [worker for worker in map(_worker, listed) if worker.is_alive]
+    overlaps = _blocking_jobs(await work.rows("insight.overlap", name=job.name))
+    registered = await work.rows("workers.list", mono=work.mono)
+    alive = [worker for worker in map(_worker, registered) if worker.is_alive]
     serving = able(job, alive)
-    held = {
+    runs_by_worker = {
         LeaseHolder(instance_id=instance, boot_id=boot): runs
-        for instance, boot, runs in await work.rows("insight.held")
+        for instance, boot, runs in await work.rows("insight.runs_by_worker")
     }
     return WaitFacts(
         job=job,
         now=from_micros(work.now),
-        **_limits(await work.rows("insight.queue", queue=job.queue), work.now),
+        **_queue_limits(await work.rows("insight.queue", queue=job.queue), work.now),
         open_runs=open_runs[0][2] if open_runs else 0,
-        running=_others(open_runs),
+        running=_blocking_jobs(open_runs),
         reservation=reservation_rows.reservation(tuple(reserved[0])) if reserved else None,
         overlap=next(iter(overlaps), None),
-        member=await _member(work, job),
-        **await _ahead(work, job, types_wanted_by(serving, held)),
+        member=await _blocking_member(work, job),
+        **await _ahead(work, job, types_wanted_by(serving, runs_by_worker)),
         workers=alive,
-        busy=in_use(serving, held),
-        lease_over=job.state is State.RUNNING and _is_over(found[0], work.mono),
+        busy=in_use(serving, runs_by_worker),
+        lease_over=job.state is State.RUNNING and _is_expired(found[0], work.mono),
     )
 
 
@@ -103,7 +106,7 @@ def _worker(row: Row) -> Any:
     return job_rows.worker(tuple(row))
 
 
-def _limits(found: Sequence[Row], now: int) -> dict[str, Any]:
+def _queue_limits(found: Sequence[Row], now: int) -> dict[str, Any]:
     if not found:
         return {}
     concurrency, paused_at, reason, until = found[0]
@@ -115,29 +118,29 @@ def _limits(found: Sequence[Row], now: int) -> dict[str, Any]:
     return {"concurrency": concurrency, "pause": pause}
 
 
-def _others(found: Sequence[Row]) -> list[BlockingJob]:
+def _blocking_jobs(found: Sequence[Row]) -> list[BlockingJob]:
     return [BlockingJob(id=row[0], holder=row[1]) for row in found]
 
 
-async def _member(work: UnitOfWork, job: Job) -> BlockingJob | None:
+async def _blocking_member(work: UnitOfWork, job: Job) -> BlockingJob | None:
     if job.state is not State.BLOCKED:
         return None
-    found = await work.rows("insight.member", id=job.id)
+    found = await work.rows("insight.blocking_member", id=job.id)
     return BlockingJob(id=found[0][0]) if found else None
 
 
 async def _ahead(work: UnitOfWork, job: Job, wanted: set[frozenset[str] | None]) -> dict[str, Any]:
     if job.is_final or job.state is State.RUNNING:
         return {}
-    place = {"id": job.id, "queue": job.queue, "now": work.now, "most": MOST_AHEAD + 1}
+    values = {"id": job.id, "queue": job.queue, "now": work.now, "most": MOST_AHEAD + 1}
     counted = [
-        tuple((await work.rows("insight.ahead", types=types and sorted(types), **place))[0])
+        tuple((await work.rows("insight.ahead", types=types and sorted(types), **values))[0])
         for types in wanted
     ]
     ahead, first = min(counted)
     return {"ahead": ahead, "next_one": first}
 
 
-def _is_over(row: Row, mono: int) -> bool:
-    until = row[_LEASE_UNTIL]
+def _is_expired(row: Row, mono: int) -> bool:
+    until = row[_LEASE_UNTIL_COLUMN]
     return until is not None and until <= mono

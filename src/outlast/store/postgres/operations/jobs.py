@@ -1,83 +1,88 @@
-"""Reading jobs, their runs and events, and what recovery looks for."""
+"""Job reads: by id, by filter, by queue and by chain."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.run import RunRecord
 from outlast.core.state import State
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter
 from outlast.store.postgres.operations.base import PostgresOperations
-from outlast.store.postgres.parts import finding
 from outlast.store.postgres.unit_of_work import Row, UnitOfWork
 from outlast.store.postgres.uuids import is_uuid
-from outlast.store.rows import jobs as job_rows
+
+_FILTERED_HERE: Final = frozenset({"jobs.find_id", "jobs.find_key"})
+"""Statements that ignore the rest of the filter: their few rows are filtered in Python."""
+
+_LOWEST_UUID: Final = "00000000-0000-0000-0000-000000000000"
+_HIGHEST_UUID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+_NO_MATCH: Final[tuple[None, dict[str, Any]]] = (None, {})
+"""No job can match: the id of the job or group is not a UUID."""
 
 
-class JobOperations(PostgresOperations):
-    """Jobs, their runs and events, and what recovery looks for."""
+class PostgresJobOperations(PostgresOperations):
+    """Job reads."""
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
+        """Return each job, or None where there is none."""
         known = [job_id for job_id in job_ids if is_uuid(job_id)]
         found = await self._jobs("jobs.get", ids=known) if known else []
         by_id = {job.id: job for job in found}
         return [by_id.get(job_id) for job_id in job_ids]
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        asked = {"now": self._now, "promoted": MAX_PROMOTED_PER_CLAIM}
-        return await self._jobs("jobs.peek", queue=queue, limit=limit, **asked)
+        """Return the next jobs of a queue in claim order."""
+        values = {"now": self._now, "promoted": MAX_PROMOTED_PER_CLAIM}
+        return await self._jobs("jobs.peek", queue=queue, limit=limit, **values)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        name, asked = finding.question(what)
+        """Return the newest jobs that match, before the `seq` of the last page."""
+        name, values = _find_statement(what)
         if name is None:
             return []
-        if name in finding.FEW:
-            few = await self._jobs(name, before=before, **asked)
-            return [job for job in few if what.fits(job)][:limit]
-        return await self._jobs(name, limit=limit, before=before, **asked)
+        if name in _FILTERED_HERE:
+            jobs = await self._jobs(name, before=before, **values)
+            return [job for job in jobs if what.fits(job)][:limit]
+        return await self._jobs(name, limit=limit, before=before, **values)
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
-        found = await self._lines.in_snapshot(partial(_whole, "jobs.counts"))
+        """Return the number of jobs by queue and state, in one snapshot."""
+        found = await self._pool.in_snapshot(partial(full_scan, "jobs.counts"))
         return {(queue, State(state)): count for queue, state, count in found}
 
     async def chain(self, job_id: JobId) -> list[Job]:
+        """Return every job of a job's chain, oldest first."""
         return await self._jobs("jobs.chain", id=job_id) if is_uuid(job_id) else []
 
-    async def runs(self, job_id: JobId) -> list[RunRecord]:
-        if not is_uuid(job_id):
-            return []
-        found = await self._lines.rows("jobs.runs", id=job_id)
-        return [job_rows.run_record(tuple(row)) for row in found]
 
-    async def events(self, job_id: JobId | None) -> list[EventRecord]:
-        if job_id is None:
-            return await self._events("jobs.events_of_no_job")
-        return await self._events("jobs.events", id=job_id) if is_uuid(job_id) else []
-
-    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        return await self._events("jobs.stream", after=after, limit=limit)
-
-    async def running_under_other_boots(
-        self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
-    ) -> list[Job]:
-        asked = {"besides": besides, "instance": instance_id, "after": after}
-        return await self._jobs("jobs.held", limit=limit, **asked)
-
-    async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
-        read = partial(_whole, "jobs.adrift", after=after, limit=limit)
-        return [job_rows.job(tuple(row)) for row in await self._lines.in_snapshot(read)]
-
-    async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        return await self._jobs("jobs.unfollowed", after=after, limit=limit)
-
-    async def _events(self, name: str, **values: Any) -> list[EventRecord]:
-        return [job_rows.event(tuple(row)) for row in await self._lines.rows(name, **values)]
-
-
-async def _whole(name: str, work: UnitOfWork, **values: Any) -> list[Row]:
-    """What goes through whole tables, planned for that."""
-    await work.rows("jobs.whole")
+async def full_scan(name: str, work: UnitOfWork, **values: Any) -> list[Row]:
+    """Run a statement that reads whole tables, with sequential scans and hash joins enabled."""
+    await work.rows("jobs.allow_full_scans")
     return await work.rows(name, **values)
+
+
+def _find_statement(what: Filter) -> tuple[str | None, dict[str, Any]]:
+    """Return the statement for a filter and its values: the one that reads the fewest rows."""
+    if what.key is not None:
+        return "jobs.find_key", {"key": what.key}
+    if what.prefix is not None:
+        return _find_by_prefix(what.prefix)
+    states = None if what.states is None else sorted(what.states)
+    values: dict[str, Any] = {"queue": what.queue, "type": what.type, "states": states}
+    if what.group is not None:
+        if not is_uuid(what.group):
+            return _NO_MATCH
+        return "groups.members", {**values, "group": what.group}
+    if what.states is not None and State.SUCCEEDED not in what.states:
+        return "jobs.find_live", values
+    return "jobs.find", values
+
+
+def _find_by_prefix(prefix: str) -> tuple[str | None, dict[str, Any]]:
+    """Return the range from the lowest to the highest id with that prefix."""
+    first, last = (prefix + rest[len(prefix) :] for rest in (_LOWEST_UUID, _HIGHEST_UUID))
+    if not (is_uuid(first) and is_uuid(last)):
+        return _NO_MATCH
+    return "jobs.find_id", {"first": first, "last": last}

@@ -1,4 +1,4 @@
-"""One bad item never sinks its neighbours: what the database refuses is found and left out."""
+"""Savepoints, and the bisection of a batch with a value that the server refuses."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -8,34 +8,24 @@ from outlast.store.postgres.unit_of_work import UnitOfWork
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_REFUSED: Final = ("22", "23", "54")
-"""Classes of errors that are about a value: it is no such thing, not allowed, or too large."""
+_DATA_ERROR_CLASSES: Final = ("22", "23", "54")
+"""SQLSTATE classes about a value: invalid, against a constraint, or too large."""
 
-_UNIQUE: Final = "23505"
-_DOUBTFUL: Final = (ValueError, OverflowError)
-
-
-async def in_savepoint(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T | str:
-    """Do it under a savepoint of its own; why the database refused it, if it did."""
-    try:
-        return await saved(work, step)
-    except Exception as error:
-        if not is_data_error(error):
-            raise
-        return why(error)
+_UNIQUE_VIOLATION: Final = "23505"
+_PYTHON_DATA_ERRORS: Final = (ValueError, OverflowError)
 
 
-async def saved(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
-    """Do it under a savepoint: whatever it raises, the transaction stands as it did before."""
+async def with_savepoint(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
+    """Run a step under a savepoint; if it raises, roll back to the savepoint and raise."""
     await work.run("savepoint.save")
     try:
-        done = await step()
+        result = await step()
     except Exception:
         await work.run("savepoint.undo")
         await work.run("savepoint.keep")
         raise
     await work.run("savepoint.keep")
-    return done
+    return result
 
 
 async def bisect_failures(
@@ -43,33 +33,36 @@ async def bisect_failures(
     together: Callable[[Sequence[Item]], Awaitable[list[T]]],
     refused: Callable[[Item, str], T],
 ) -> list[T]:
-    """Do them together; if something is refused, half and half, until it stands alone."""
+    """Process items together; after a data error, each half, until the bad item is alone.
+
+    Returns one result per item; `refused` builds the result of a bad item from its reason.
+    """
     try:
         return await together(items)
     except Exception as error:
         if not is_data_error(error):
             raise
         if len(items) == 1:
-            return [refused(items[0], why(error))]
+            return [refused(items[0], refusal_reason(error))]
     half = len(items) // 2
     first = await bisect_failures(items[:half], together, refused)
     return first + await bisect_failures(items[half:], together, refused)
 
 
 def is_data_error(error: Exception) -> bool:
-    """Whether the error is about what was asked, so that others may well succeed."""
-    if isinstance(error, _DOUBTFUL):
+    """Return whether the error is about a value, so that other items may succeed."""
+    if isinstance(error, _PYTHON_DATA_ERRORS):
         return True
     state = getattr(error, "sqlstate", None) or ""
-    return state.startswith(_REFUSED) and state != _UNIQUE
+    return state.startswith(_DATA_ERROR_CLASSES) and state != _UNIQUE_VIOLATION
 
 
 def is_unique_violation(error: Exception) -> bool:
-    """Whether somebody else wrote the same meanwhile: a look will show what."""
-    return getattr(error, "sqlstate", None) == _UNIQUE
+    """Return whether a concurrent transaction wrote the same key: a new lookup finds it."""
+    return getattr(error, "sqlstate", None) == _UNIQUE_VIOLATION
 
 
-_REFUSALS = {
+_REASON_BY_CONSTRAINT = {
     "type_name": "its type is not a name",
     "job_name": "its name is not a name",
     "queue_name": "its queue is not a name",
@@ -80,26 +73,24 @@ _REFUSALS = {
     "key_size": "its key is empty or too long",
     "bucket_size": "its bucket is too long",
 }
-_KINDS = {
+_REASON_BY_STATE = {
     "22P02": "its params are not JSON",
     "22021": "it holds text that cannot be stored",
     "54001": "its params are nested too deeply",
 }
 
 
-def why(error: Exception) -> str:
-    """In our words: the server's and the driver's may show the value itself."""
-    if isinstance(error, _DOUBTFUL) and not hasattr(error, "sqlstate"):
-        return "it holds text that is not Unicode" if _is_text(error) else str(error)
-    named = _REFUSALS.get(_constraint(error))
-    return named or _KINDS.get(getattr(error, "sqlstate", ""), "it holds what no store can keep")
-
-
-def _is_text(error: Exception) -> bool:
-    return isinstance(error, UnicodeError)
+def refusal_reason(error: Exception) -> str:
+    """Return why an item was refused, without the value: messages of the server may show it."""
+    if isinstance(error, _PYTHON_DATA_ERRORS) and not hasattr(error, "sqlstate"):
+        is_unicode = isinstance(error, UnicodeError)
+        return "it holds text that is not Unicode" if is_unicode else str(error)
+    reason = _REASON_BY_CONSTRAINT.get(_constraint(error))
+    state = getattr(error, "sqlstate", "")
+    return reason or _REASON_BY_STATE.get(state, "it holds what no store can keep")
 
 
 def _constraint(error: Any) -> str:
-    """The name of the constraint that refused it, from either driver."""
-    told = getattr(error, "diag", error)
-    return getattr(told, "constraint_name", None) or ""
+    """Return the name of the violated constraint, from asyncpg or psycopg."""
+    diagnostics = getattr(error, "diag", error)
+    return getattr(diagnostics, "constraint_name", None) or ""

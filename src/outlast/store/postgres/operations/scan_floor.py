@@ -1,51 +1,54 @@
-"""Where a worker may begin to look: what lies before was taken, and only its remains are left."""
+"""Scan floors: where a claim starts in the index, past dead rows of claimed jobs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-TWICE: Final = 2
-"""How many slow looks there must be in a row: one may be chance."""
+SLOW_SCANS_BEFORE_FLOOR: Final = 2
+"""Number of consecutive slow scans after which a floor is used: one may be chance."""
 
-SPARING: Final = 10
-"""A full look is repeated when so many times its own duration have passed."""
+FULL_SCAN_INTERVAL: Final = 10
+"""A full scan is repeated after this multiple of its own duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a look for jobs counts as slow: by its seconds at the server, and by its share.
+    """When a scan counts as slow: by its seconds at the server, and by its share of the claim.
 
-    On a busy machine the whole claim takes longer, so the look must also take most of it.
+    On a busy machine the whole claim takes longer, so the scan must also take most of it.
     """
 
     seconds: float = 0.004
     share: float = 0.5
 
-    def is_slow(self, look: "ClaimScan") -> bool:
-        return look.looked > self.seconds and look.looked > look.seconds * self.share
+    def is_slow(self, scan: "ClaimScan") -> bool:
+        """Return whether the scan was slow."""
+        return scan.scan_seconds > self.seconds and (
+            scan.scan_seconds > scan.total_seconds * self.share
+        )
 
 
 TIMELESS: Final = Pace(seconds=inf)
-"""Nothing is slow: for a store on a test's clock, where only the test makes time pass."""
+"""No scan is slow: for a store on a test's clock, where only the test makes time pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimScan:
-    """How a claim went: how far it came by type, how long it looked, how long all of it took."""
+    """How far a claim scanned by type, and the seconds of its scan and of the whole claim."""
 
     lasts: Sequence[bytes | None]
-    looked: float
-    seconds: float
+    scan_seconds: float
+    total_seconds: float
     was_full: bool = field(kw_only=True)
 
 
 class ScanFloors:
-    """Remembers, for each queue whose claims are slow, up to where each type was taken.
+    """The last claimed order of each type, for queues whose scans are slow.
 
-    Rows that were taken stay in the index until they are vacuumed away, which a transaction held
-    open anywhere prevents; every full look goes through them all. The price: what comes below a
-    floor meanwhile, at the same priority, is late by up to ten times the duration of a full look.
+    Claimed rows stay in the index until they are vacuumed, which any open transaction prevents;
+    every full scan reads them all. The cost: a job that is inserted below a floor, at the same
+    priority, is claimed late by up to `FULL_SCAN_INTERVAL` times the duration of a full scan.
     """
 
     def __init__(self, time: Callable[[], float], pace: Pace) -> None:
@@ -54,32 +57,33 @@ class ScanFloors:
         self._queues: dict[str, _Floor] = {}
 
     def of(self, queue: str, types: Sequence[str]) -> list[bytes]:
-        """Where to begin for each type; empty for a full look."""
+        """Return the floor of each type; empty values for a full scan."""
         floor = self._queues.get(queue)
         if floor is None or self._time() >= floor.until:
             return [b""] * len(types)
-        return [floor.types.get(kind, b"") for kind in types]
+        return [floor.types.get(name, b"") for name in types]
 
-    def learn(self, queue: str, types: Sequence[str], look: ClaimScan) -> None:
-        """From a claim of these types, which it was asked for in this order."""
-        if look.was_full:
-            self._restart(queue, look)
+    def learn(self, queue: str, types: Sequence[str], scan: ClaimScan) -> None:
+        """Raise the floors by the scan of a claim, whose types are in the same order."""
+        if scan.was_full:
+            self._restart(queue, scan)
         floor = self._queues.get(queue)
         if floor is not None:
-            for kind, last in zip(types, look.lasts, strict=False):
+            for name, last in zip(types, scan.lasts, strict=False):
                 if last is not None:
-                    floor.types[kind] = max(last, floor.types.get(kind, b""))
+                    floor.types[name] = max(last, floor.types.get(name, b""))
 
-    def _restart(self, queue: str, look: ClaimScan) -> None:
+    def _restart(self, queue: str, scan: ClaimScan) -> None:
         before = self._queues.pop(queue, None)
-        if self.pace.is_slow(look):
-            times = 1 + (before.times if before else 0)
-            until = self._time() + SPARING * look.looked if times >= TWICE else 0.0
-            self._queues[queue] = _Floor(times, until)
+        if self.pace.is_slow(scan):
+            slow_scans = 1 + (before.slow_scans if before else 0)
+            pause = FULL_SCAN_INTERVAL * scan.scan_seconds
+            is_used = slow_scans >= SLOW_SCANS_BEFORE_FLOOR
+            self._queues[queue] = _Floor(slow_scans, self._time() + pause if is_used else 0.0)
 
 
 @dataclass(slots=True)
 class _Floor:
-    times: int  # full looks in a row that were slow
-    until: float
+    slow_scans: int  # consecutive full scans that were slow
+    until: float  # time of the next full scan
     types: dict[str, bytes] = field(default_factory=dict)

@@ -1,18 +1,18 @@
--- @alike
--- Many that differ in nothing but id and params. In a `position` queue it stores none: those are
--- placed under the queue's lock. A known id is refused by the index, with all the others. Ids and
--- params come as one text each: a driver looks at every element of an array.
+-- @uniform
+-- Jobs that differ only in id and params. A `position` queue stores none: its positions are
+-- assigned under the queue's lock. A known id violates the primary key, and no job is stored. Ids
+-- and params are passed as one text each, because a driver encodes every element of an array.
 WITH t AS MATERIALIZED (
   SELECT c.now, coalesce(:at::bigint, c.now + :delay::bigint, c.now) AS due
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
   END
 ),
 n AS MATERIALIZED (
   SELECT u.id::uuid AS id, u.params::json AS params, nextval('outlast.jobs_seq_seq') AS seq
-  FROM unnest(string_to_array(:ids::text, ','), string_to_array(:params::text, :mark::text))
+  FROM unnest(string_to_array(:ids::text, ','), string_to_array(:params::text, :separator::text))
     AS u (id, params)
   WHERE NOT EXISTS (
     SELECT 1 FROM outlast.queues WHERE name = :queue::text AND ordering = 'position'
@@ -49,15 +49,15 @@ SELECT
 FROM t, (SELECT count(*) AS stored FROM n) AS s;
 
 -- @mixed
--- Many of any kind, with the keys and slots they take. A slot that was answered without a job is
--- taken by hand, which its row then tells; of one that somebody claimed since the look, a trigger
--- says what an index would. `placed`: their positions were counted under
--- the locks of their queues; without it none is stored if one is for a `position` queue.
+-- Jobs of any kind, with their keys and slots. A slot row without a job becomes a manual run; if
+-- another job has claimed the slot since the lookup, a trigger raises a unique violation. :placed
+-- means that positions were assigned under the queues' locks; without it no job is stored if one is
+-- for a `position` queue.
 WITH t AS MATERIALIZED (
   SELECT c.now
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
   END
 ),
@@ -67,7 +67,8 @@ n AS MATERIALIZED (
     u.type, u.name, u.queue, u.delivery, u.max_attempts, u.priority,
     coalesce(u.position, 0) AS position, t.now,
     coalesce(u.at, t.now + u.delay, greatest(t.now, u.slot_at)) AS due, u.slot_at, u.within,
-    u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id, u.grp::uuid AS grp,
+    u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id,
+    u.member_group_id::uuid AS member_group_id,
     u.template_id, u.template_at, u.schedule_id, coalesce(u.active, false) AS active
   FROM
     t,
@@ -75,12 +76,13 @@ n AS MATERIALIZED (
       :ids::text[], :params::text[], :types::text[], :names::text[], :queues::text[],
       :deliveries::text[], :max_attempts::integer[], :priorities::smallint[],
       :positions::bigint[], :ats::bigint[], :delays::bigint[], :slots::bigint[],
-      :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[], :grps::text[],
+      :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[],
+      :member_group_ids::text[],
       :template_ids::text[], :template_ats::bigint[], :schedule_ids::text[], :actives::boolean[]
     ) AS u (
       id, params, type, name, queue, delivery, max_attempts, priority, position, at, delay,
-      slot_at, within, retry_of, root, group_id, grp, template_id, template_at, schedule_id,
-      active
+      slot_at, within, retry_of, root, group_id, member_group_id, template_id, template_at,
+      schedule_id, active
     )
   WHERE :placed::boolean OR NOT EXISTS (
     SELECT 1 FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position'
@@ -89,24 +91,29 @@ n AS MATERIALIZED (
 j AS (
   INSERT INTO outlast.jobs (
     id, seq, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
-    start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id, active
+    start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at,
+    schedule_id, active
   )
   SELECT
     n.id, n.seq, n.type, n.name, n.queue, n.delivery, n.params, n.max_attempts, n.now, n.slot_at,
-    coalesce(n.slot_at, n.due) + n.within, n.retry_of, n.root, n.group_id, n.grp,
+    coalesce(n.slot_at, n.due) + n.within, n.retry_of, n.root, n.group_id, n.member_group_id,
     n.template_id, n.template_at, n.schedule_id, n.active
   FROM n
 ),
 w AS (
   INSERT INTO outlast.waiting (
     job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-    start_deadline, token, failures, losses, grp, active
+    start_deadline, token, failures, losses, member_group_id, active
   )
   SELECT
     n.id, n.seq,
-    CASE WHEN n.grp IS NOT NULL THEN 'blocked' WHEN n.due <= n.now THEN 'queued' ELSE 'scheduled' END,
+    CASE
+      WHEN n.member_group_id IS NOT NULL THEN 'blocked'
+      WHEN n.due <= n.now THEN 'queued'
+      ELSE 'scheduled'
+    END,
     n.queue, n.type, n.name, n.delivery, n.priority, n.position, n.due, n.now,
-    coalesce(n.slot_at, n.due) + n.within, 0, 0, 0, n.grp, n.active
+    coalesce(n.slot_at, n.due) + n.within, 0, 0, 0, n.member_group_id, n.active
   FROM n
 ),
 s AS (
@@ -131,7 +138,7 @@ k AS (
 q AS (
   SELECT string_agg(DISTINCT n.queue, ' ') AS queues
   FROM n
-  WHERE n.grp IS NULL AND n.due <= n.now
+  WHERE n.member_group_id IS NULL AND n.due <= n.now
 )
 SELECT
   (SELECT count(*) FROM n),
@@ -144,18 +151,18 @@ SELECT
   END
 FROM q;
 
--- @placed
--- Which of these queues give each of their jobs a position.
+-- @position_queues
+-- Which of these queues assign positions.
 SELECT name FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position';
 
--- @hold
--- The jobs to be followed stay until the commit.
+-- @lock_predecessors
+-- FOR KEY SHARE keeps the retried jobs from being deleted until the commit.
 SELECT id FROM outlast.jobs WHERE id = ANY(:ids::text[]::uuid[]) ORDER BY id FOR KEY SHARE;
 
--- @look
--- What stands in the way of new jobs, and where they are to go: ids that are stored, slots and keys
--- that are taken (a slot without a job is answered, and still free), the ends that are to be followed, the last positions of `position` queues. LIMIT
--- keeps the planner from going through a table that was empty when it last looked.
+-- @existing
+-- Rows that new jobs conflict with or depend on: known ids, slots and keys in use (a slot row
+-- without a job is free), retried jobs, and last positions of `position` queues. LIMIT forces index
+-- lookups: a plan made while a table was empty would scan it.
 SELECT 'known' AS what, u.id AS a, NULL AS b, NULL AS c, NULL AS d
 FROM unnest(:ids::text[]) AS u (id)
 CROSS JOIN LATERAL (SELECT 1 FROM outlast.jobs WHERE id = u.id::uuid LIMIT 1) AS j
@@ -175,16 +182,16 @@ CROSS JOIN LATERAL (
 ) AS k
 UNION ALL
 SELECT
-  'before', u.id, j.root::text,
+  'predecessor', u.id, j.root::text,
   (SELECT 'ended' FROM outlast.ends AS e WHERE e.job = u.id::uuid),
   (SELECT f.id::text FROM outlast.jobs AS f WHERE f.retry_of = u.id::uuid)
-FROM unnest(:befores::text[]) AS u (id)
+FROM unnest(:predecessors::text[]) AS u (id)
 CROSS JOIN LATERAL (
   SELECT coalesce(root, id) AS root FROM outlast.jobs WHERE id = u.id::uuid LIMIT 1
 ) AS j
 UNION ALL
 SELECT
-  'place', q.name, u.priority::text, q.gap::text,
+  'position', q.name, u.priority::text, q.gap::text,
   greatest(
     0,
     (
@@ -195,8 +202,8 @@ SELECT
 FROM unnest(:queues::text[], :priorities::smallint[]) AS u (queue, priority)
 JOIN outlast.queues AS q ON q.name = u.queue AND q.ordering = 'position';
 
--- @retried
--- Told of the job before, in the transaction that stores the new one.
+-- @record_retries
+-- An event of the retried job, in the transaction that stores the new one.
 INSERT INTO outlast.events (job, at, kind, token, detail)
 SELECT e.job, :now::bigint, 'retried', e.token, u.id
 FROM unnest(:ids::text[], :retries::text[]) AS u (id, retry_of)

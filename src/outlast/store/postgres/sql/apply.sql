@@ -1,9 +1,12 @@
--- @subjects
--- What of the jobs never changes, and what must be locked before they are looked at.
+-- @identities
+-- The immutable columns of jobs, and what must be locked before they are read.
 SELECT
-  j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.grp, j.active,
+  j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.member_group_id, j.active,
   coalesce(j.root, j.id),
-  CASE WHEN j.root IS NULL THEN j.seq ELSE (SELECT r.seq FROM outlast.jobs AS r WHERE r.id = j.root) END,
+  CASE
+    WHEN j.root IS NULL THEN j.seq
+    ELSE (SELECT r.seq FROM outlast.jobs AS r WHERE r.id = j.root)
+  END,
   coalesce(q.ordering = 'position', false),
   q.concurrency IS NOT NULL,
   EXISTS (SELECT 1 FROM outlast.reservations AS r WHERE r.job = j.id AND r.status = 'active'),
@@ -11,7 +14,7 @@ SELECT
 FROM unnest(:jobs::uuid[]) AS c (job)
 JOIN outlast.jobs AS j ON j.id = c.job
 LEFT JOIN outlast.queues AS q ON q.name = j.queue
-LEFT JOIN outlast.groups AS g ON g.id = j.grp;
+LEFT JOIN outlast.groups AS g ON g.id = j.member_group_id;
 
 -- @lock_open
 SELECT
@@ -39,24 +42,24 @@ FOR UPDATE;
 -- @lock_jobs
 SELECT id FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]) ORDER BY id FOR UPDATE;
 
--- @silent
--- Nobody has renewed their reservation in time.
+-- @lock_expired_reservations
+-- Active reservations that were not extended in time.
 SELECT job
 FROM outlast.reservations
 WHERE job = ANY(:jobs::uuid[]) AND status = 'active' AND until <= :mono::bigint
 ORDER BY seq
 FOR UPDATE;
 
--- @followed
--- Those that have a successor, and whether it is of their group.
-SELECT s.retry_of, s.grp IS NOT DISTINCT FROM j.grp
+-- @successors_of
+-- Jobs with a successor, and whether it is in the same group.
+SELECT s.retry_of, s.member_group_id IS NOT DISTINCT FROM j.member_group_id
 FROM outlast.jobs AS s
 JOIN outlast.jobs AS j ON j.id = s.retry_of
 WHERE s.retry_of = ANY(:jobs::uuid[]);
 
--- @adrift
--- Those that stand nowhere, the token and id of their last run, and the last place in their queue,
--- for their own is lost.
+-- @detached
+-- Jobs in no state table, with the token and id of their last run, and the position after the last
+-- one of their queue, because their own is lost.
 SELECT
   j.id,
   coalesce(r.token, 0),
@@ -85,7 +88,8 @@ WHERE j.id = ANY(:jobs::uuid[])
   AND (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NULL;
 
 -- @close
--- Looked up and then found by their place, as in `finish`; they are locked, so nobody moves them.
+-- Looked up by key and deleted by ctid, as in `finish.plain`; the rows are locked, so their ctid
+-- does not change.
 WITH asked AS MATERIALIZED (
   SELECT c.*, l.place
   FROM unnest(
@@ -120,7 +124,7 @@ SELECT
 FROM closed AS c;
 
 -- @close_missing
--- Nobody's (0), and over as soon as it began.
+-- A run of the unknown worker (0) that starts and ends now.
 INSERT INTO outlast.runs (
   job, token, run_id, status, reason, worker, started_at, finished_at, error
 )
@@ -130,39 +134,39 @@ FROM unnest(
   :errors::text[]
 ) AS c (job, token, run_id, status, reason, error);
 
--- @put_back
--- Without its start deadline: it has started in time.
+-- @requeue
+-- Without a start deadline: the job has started in time.
 INSERT INTO outlast.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-  token, failures, losses, grp, active
+  token, failures, losses, member_group_id, active
 )
 SELECT
   j.id, j.seq, c.state, j.queue, j.type, j.name, j.delivery, c.priority, c.position,
-  c.available_at, j.created_at, c.token, c.failures, c.losses, j.grp, j.active
+  c.available_at, j.created_at, c.token, c.failures, c.losses, j.member_group_id, j.active
 FROM unnest(
   :jobs::uuid[], :states::text[], :priorities::smallint[], :positions::bigint[],
   :available::bigint[], :tokens::integer[], :failures::integer[], :losses::integer[]
 ) AS c (job, state, priority, position, available_at, token, failures, losses)
 JOIN outlast.jobs AS j ON j.id = c.job;
 
--- @successors
+-- @add_successors
 INSERT INTO outlast.jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
-  retry_of, root, group_id, grp, template_id, template_at, schedule_id, active
+  retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now::bigint,
-  j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.grp, j.template_id, j.template_at,
-  j.schedule_id, j.active
+  j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.member_group_id, j.template_id,
+  j.template_at, j.schedule_id, j.active
 FROM unnest(:jobs::uuid[], :successors::uuid[]) WITH ORDINALITY AS c (job, successor, n)
 JOIN outlast.jobs AS j ON j.id = c.job
 ORDER BY c.n;
 
 -- @queue_successors
--- In a `position` queue, whose lock is held, each goes behind the last waiting one of its priority.
+-- In a `position` queue, whose lock is held, each goes after the last waiting job of its priority.
 INSERT INTO outlast.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-  token, failures, losses, grp, active
+  token, failures, losses, member_group_id, active
 )
 SELECT
   s.id, s.seq, CASE WHEN c.delay > 0 THEN 'scheduled' ELSE 'queued' END, s.queue, s.type, s.name,
@@ -174,7 +178,7 @@ SELECT
     )) + q.gap * row_number() OVER (PARTITION BY s.queue, c.priority ORDER BY c.n),
     0
   ),
-  :now::bigint + c.delay, s.created_at, 0, c.failures, c.losses, s.grp, s.active
+  :now::bigint + c.delay, s.created_at, 0, c.failures, c.losses, s.member_group_id, s.active
 FROM unnest(
   :successors::uuid[], :delays::bigint[], :priorities::smallint[], :failures::integer[],
   :losses::integer[]
@@ -208,8 +212,8 @@ FROM unnest(
   job, seq, state, reason, queue, priority, position, available_at, token, failures, losses
 );
 
--- @bury
--- The one exception to "terminal stays terminal": recovery declares a failed linked job dead.
+-- @dead_letter
+-- The one change of a final state: recovery marks a failed linked job as dead letter.
 UPDATE outlast.ends AS e
 SET state = c.state, reason = c.reason
 FROM unnest(:jobs::uuid[], :states::text[], :reasons::text[]) AS c (job, state, reason)
@@ -218,7 +222,7 @@ WHERE e.job = c.job;
 -- @free_keys
 DELETE FROM outlast.keys WHERE scope = 'active' AND job = ANY(:roots::uuid[]);
 
--- @tell
+-- @record_events
 INSERT INTO outlast.events (job, at, kind, token, run_id, reason, detail)
 SELECT c.job, :now::bigint, c.kind, c.token, c.run_id, c.reason, c.detail
 FROM unnest(
@@ -227,8 +231,8 @@ FROM unnest(
 ) WITH ORDINALITY AS c (job, kind, token, run_id, reason, detail, n)
 ORDER BY c.n;
 
--- @written
--- Which changes are on record exactly as they were asked for.
+-- @recorded
+-- The changes that are on record exactly as requested.
 SELECT c.n
 FROM unnest(:jobs::uuid[], :tokens::integer[], :runs::text[], :states::text[])
   WITH ORDINALITY AS c (job, token, run, state, n)

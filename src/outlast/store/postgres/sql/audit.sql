@@ -1,17 +1,17 @@
--- @size
+-- @job_count
 SELECT count(*) FROM outlast.jobs;
 
--- @dossiers
--- One statement, so that a page is one moment. Params and results are looked at and left there.
--- A column of type json holds nothing else.
+-- @jobs
+-- One statement, so that a page is one snapshot. Params and results are not returned. A json column
+-- holds valid JSON.
 SELECT
   j.seq, j.id, j.delivery, j.queue, j.created_at, true,
   w.job, w.state, w.token, w.failures, w.losses,
-  (w.queue, w.type, w.name, w.delivery, w.grp, w.seq)
-    IS NOT DISTINCT FROM (j.queue, j.type, j.name, j.delivery, j.grp, j.seq),
+  (w.queue, w.type, w.name, w.delivery, w.member_group_id, w.seq)
+    IS NOT DISTINCT FROM (j.queue, j.type, j.name, j.delivery, j.member_group_id, j.seq),
   o.job, o.run_id, o.token, o.failures, o.losses,
-  (o.queue, o.name, o.delivery, o.grp, o.seq)
-    IS NOT DISTINCT FROM (j.queue, j.name, j.delivery, j.grp, j.seq),
+  (o.queue, o.name, o.delivery, o.member_group_id, o.seq)
+    IS NOT DISTINCT FROM (j.queue, j.name, j.delivery, j.member_group_id, j.seq),
   EXISTS (SELECT 1 FROM outlast.workers AS k WHERE k.id = o.worker),
   e.job, e.state, e.token, e.failures, e.losses, e.at,
   (e.queue, e.seq) IS NOT DISTINCT FROM (j.queue, j.seq),
@@ -51,7 +51,7 @@ SELECT
     ),
     '[]'
   )::text,
-  j.grp IS NOT NULL, g.id
+  j.member_group_id IS NOT NULL, g.id
 FROM (
   SELECT * FROM outlast.jobs WHERE seq > :after::bigint ORDER BY seq LIMIT :limit::bigint
 ) AS j
@@ -62,12 +62,12 @@ LEFT JOIN outlast.jobs AS r ON r.id = j.root
 LEFT JOIN outlast.jobs AS b ON b.id = j.retry_of
 LEFT JOIN outlast.jobs AS t ON t.id = b.root
 LEFT JOIN outlast.ends AS f ON f.job = j.retry_of
-LEFT JOIN outlast.groups AS g ON g.id = j.grp
+LEFT JOIN outlast.groups AS g ON g.id = j.member_group_id
 ORDER BY j.seq;
 
 -- @orphans
--- Rows of jobs that are gone: through everything there is, on purpose. Each kind by itself, or
--- many of one would hide the others.
+-- Rows of jobs that do not exist: a scan of all tables. A limit per kind, so that many of one kind
+-- do not hide the others.
 (
   SELECT 'run', json_build_array('runs job=' || x.job || ' token=' || x.token)::text, '', NULL
   FROM outlast.runs AS x
@@ -111,8 +111,8 @@ UNION ALL
 );
 
 -- @keys
--- An active key names the root of a chain whose last job has not ended. Other keys and slots
--- outlive their job; while it is there, it is a root.
+-- An active key references the root of a chain whose last job has not ended. Other keys and slots
+-- stay after their job; while it is stored, it is a root.
 (
   SELECT
     CASE WHEN j.id IS NULL THEN 'key' ELSE 'key_of_ended' END,
@@ -150,7 +150,7 @@ UNION ALL
 );
 
 -- @slots
--- Whoever was made for a slot holds it, and then nobody else does.
+-- A job with a slot has the row of that slot.
 SELECT 'slot', json_build_array('jobs id=' || j.id)::text, j.name, j.id
 FROM outlast.jobs AS j
 WHERE j.slot_at IS NOT NULL AND j.root IS NULL
@@ -160,8 +160,7 @@ WHERE j.slot_at IS NOT NULL AND j.root IS NULL
 LIMIT :limit::bigint;
 
 -- @doubles
--- What may be there once: an active reservation (one without an end) of a queue, an open `once`
--- run of a name.
+-- What may exist once: an active reservation of a queue, an open `once` run of a name.
 (
   SELECT 'reserved_twice', json_agg('reservations id=' || x.id)::text, x.queue, NULL
   FROM outlast.reservations AS x
@@ -181,36 +180,36 @@ UNION ALL
 );
 
 -- @turns
--- Live members only. In a sequential group one at a time is in play, and those before it are over;
--- a chain keeps the place of its root. A sealed group that does not close has somebody in play for
--- as long as anybody is blocked.
+-- Live members only. In a sequential group one member at a time is in play, and those before it
+-- have ended; a chain has the place of its root. A sealed group that is not closing has a member in
+-- play while another one is blocked.
 WITH
-  live (grp, first, row, in_play) AS (
-    SELECT w.grp, coalesce(r.seq, j.seq), 'waiting job=' || w.job, w.state <> 'blocked'
+  live (member_group_id, first, row, in_play) AS (
+    SELECT w.member_group_id, coalesce(r.seq, j.seq), 'waiting job=' || w.job, w.state <> 'blocked'
     FROM outlast.waiting AS w
     JOIN outlast.jobs AS j ON j.id = w.job
     LEFT JOIN outlast.jobs AS r ON r.id = j.root
-    WHERE w.grp IS NOT NULL
+    WHERE w.member_group_id IS NOT NULL
     UNION ALL
-    SELECT o.grp, coalesce(r.seq, j.seq), 'open_runs job=' || o.job, true
+    SELECT o.member_group_id, coalesce(r.seq, j.seq), 'open_runs job=' || o.job, true
     FROM outlast.open_runs AS o
     JOIN outlast.jobs AS j ON j.id = o.job
     LEFT JOIN outlast.jobs AS r ON r.id = j.root
-    WHERE o.grp IS NOT NULL
+    WHERE o.member_group_id IS NOT NULL
   ),
-  turns (grp, playing, latest, blocked, earliest, rows) AS (
+  turns (member_group_id, playing, latest, blocked, earliest, rows) AS (
     SELECT
-      grp, count(*) FILTER (WHERE in_play), max(first) FILTER (WHERE in_play),
+      member_group_id, count(*) FILTER (WHERE in_play), max(first) FILTER (WHERE in_play),
       count(*) FILTER (WHERE NOT in_play), min(first) FILTER (WHERE NOT in_play),
       array_agg(row) FILTER (WHERE in_play)
     FROM live
-    GROUP BY grp
+    GROUP BY member_group_id
   )
 (
   SELECT
     'out_of_turn', array_to_json(array_append(t.rows, 'groups id=' || g.id))::text, g.id::text, NULL
   FROM turns AS t
-  JOIN outlast.groups AS g ON g.id = t.grp
+  JOIN outlast.groups AS g ON g.id = t.member_group_id
   WHERE g.mode = 'sequential' AND (t.playing > 1 OR t.latest > t.earliest)
   LIMIT :limit::bigint
 )
@@ -218,7 +217,7 @@ UNION ALL
 (
   SELECT 'stalled', json_build_array('groups id=' || g.id)::text, g.id::text, NULL
   FROM turns AS t
-  JOIN outlast.groups AS g ON g.id = t.grp
+  JOIN outlast.groups AS g ON g.id = t.member_group_id
   WHERE g.sealed_at IS NOT NULL AND g.closing IS NULL AND t.blocked > 0
     AND (g.mode = 'parallel' OR t.playing = 0)
   LIMIT :limit::bigint

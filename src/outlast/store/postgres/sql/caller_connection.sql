@@ -1,6 +1,6 @@
--- @where
--- Which server, database and schema a connection is to, as none but that very one can say, and how
--- its owner would call it. Reading the catalogue needs no rights and raises nothing.
+-- @server_identity
+-- What identifies the server, database and schema of a connection, and its description. Catalog
+-- reads need no privilege and raise no error.
 SELECT
   format(
     '%s %s %s',
@@ -17,6 +17,6 @@ SELECT
     coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'a local socket')
   );
 
--- @tell
--- Heard by idle workers when the caller commits.
+-- @notify
+-- Sent to idle workers when the caller commits.
 SELECT pg_notify(:channel::text, :text::text);

@@ -1,15 +1,15 @@
--- @take
--- What stands before a claim, and the claim itself if nothing does: one statement, so that leaving
--- `waiting` and the open run are one commit. It always answers one row. Each type's own index range
--- gives its first few. Where there are several types, how many of each is found without locking, so
--- that nobody else has to pass over jobs that are not taken here after all; at least one of each is
--- looked at, since the ones counted may be in somebody else's hands by now. Beyond :limit only
--- prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type. :gated says
--- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
--- A floor is the place up to which this worker has taken everything: it is passed over, and with it
--- the dead rows below, but for those of a higher priority; of one that only prefetches (:limit is 0),
--- all that may be prefetched. Where the look took more than :slow seconds, how far it came is
--- answered, and in any case how long it and all the rest took.
+-- @backlog
+-- The queue gate, and the claim itself if the gate is open: one statement, so that the waiting row
+-- is deleted and the run opened in one commit. It always returns one row. Each type has its own
+-- index range. With several types, the number of jobs per type is first counted without locks, so
+-- that no job is locked that is not claimed; at least one job of each type is locked, because the
+-- counted ones may be claimed meanwhile. Beyond :limit only prefetchable jobs (`lease`, never lost)
+-- are claimed, hence two ranges per type. :gated means that the caller holds the queue's lock and
+-- has checked the gate; :only is the job of the reservation. A floor is the claim order up to which
+-- this worker has claimed everything: the scan skips it with its dead rows, except for higher
+-- priorities. With :limit 0 the floor covers prefetchable jobs only. If the scan took more than
+-- :slow seconds, the last claim orders are returned; the durations of the scan and of the statement
+-- always are.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -30,11 +30,11 @@ WITH gate AS MATERIALIZED (
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   LEFT JOIN outlast.queues AS q ON q.name = :queue::text
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
-  END  -- who is being moved takes nothing
+  END  -- a store in transfer accepts no claims
 ),
-door AS MATERIALIZED (
+open_gate AS MATERIALIZED (
   SELECT g.now, g.worker
   FROM gate AS g
   WHERE g.worker IS NOT NULL
@@ -45,7 +45,7 @@ door AS MATERIALIZED (
 ),
 ranges AS MATERIALIZED (
   SELECT t.type, s.low, s.high, d.now
-  FROM door AS d
+  FROM open_gate AS d
   CROSS JOIN unnest(:types::text[], :floors::bytea[]) AS t (type, floor)
   CROSS JOIN LATERAL (
     VALUES (''::bytea, substr(t.floor, 1, 2)), (t.floor, '\xffffffffffffffffffffffff'::bytea)
@@ -59,15 +59,15 @@ shares AS MATERIALIZED (
   FROM (
     SELECT p.type, p.place
     FROM (
-      SELECT u.type, u.prefetchable, row_number() OVER (ORDER BY u.ord) AS place
+      SELECT u.type, u.prefetchable, row_number() OVER (ORDER BY u.claim_order) AS place
       FROM (
-        SELECT t.type, f.ord, f.prefetchable
+        SELECT t.type, f.claim_order, f.prefetchable
         FROM ranges AS t
         CROSS JOIN LATERAL (
-          SELECT w.ord, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+          SELECT w.claim_order, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
           FROM outlast.waiting AS w
           WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
-            AND w.ord > t.low AND w.ord < t.high
+            AND w.claim_order > t.low AND w.claim_order < t.high
             AND (w.start_deadline IS NULL OR w.start_deadline >= t.now)
             AND (
               w.delivery <> 'once'
@@ -81,23 +81,23 @@ shares AS MATERIALIZED (
                   AND e.name = w.name AND e.queue = w.queue
                   AND (e.start_deadline IS NULL OR e.start_deadline >= t.now)
                   AND e.type = ANY(:types::text[])
-                ORDER BY e.ord
+                ORDER BY e.claim_order
                 LIMIT 1
               )
             )
-          ORDER BY w.ord
+          ORDER BY w.claim_order
           LIMIT :limit::bigint
         ) AS f
         UNION
-        SELECT t.type, f.ord, true
+        SELECT t.type, f.claim_order, true
         FROM ranges AS t
         CROSS JOIN LATERAL (
-          SELECT w.ord FROM outlast.waiting AS w
+          SELECT w.claim_order FROM outlast.waiting AS w
           WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
-            AND w.ord > t.low AND w.ord < t.high
+            AND w.claim_order > t.low AND w.claim_order < t.high
             AND (w.start_deadline IS NULL OR w.start_deadline >= t.now)
             AND w.delivery = 'lease' AND w.losses = 0
-          ORDER BY w.ord
+          ORDER BY w.claim_order
           LIMIT CASE WHEN :prefetch::bigint > 0 THEN :limit::bigint + :prefetch::bigint ELSE 0 END
         ) AS f
       ) AS u
@@ -119,22 +119,22 @@ lanes AS MATERIALIZED (
       WHEN cardinality(:types::text[]) = 1 THEN :prefetch::bigint
       ELSE greatest(coalesce(s.more, 0), least(1, :prefetch::bigint))
     END AS more
-  FROM door AS d
+  FROM open_gate AS d
   CROSS JOIN unnest(:types::text[], :floors::bytea[]) AS t (type, floor)
   LEFT JOIN shares AS s ON s.type = t.type
   WHERE :only::uuid IS NULL
 ),
 firsts AS MATERIALIZED (
-  SELECT l.type, f.at, f.ord, f.prefetchable
+  SELECT l.type, f.at, f.claim_order, f.prefetchable
   FROM lanes AS l
   CROSS JOIN LATERAL (
-    SELECT r.at, r.ord, r.prefetchable
+    SELECT r.at, r.claim_order, r.prefetchable
     FROM ranges AS s
     CROSS JOIN LATERAL (
-      SELECT w.ctid AS at, w.ord, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+      SELECT w.ctid AS at, w.claim_order, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
       FROM outlast.waiting AS w
       WHERE w.queue = :queue::text AND w.type = l.type AND w.state = 'queued'
-        AND w.ord > s.low AND w.ord < s.high
+        AND w.claim_order > s.low AND w.claim_order < s.high
         AND (w.start_deadline IS NULL OR w.start_deadline >= l.now)
         AND (
           w.delivery <> 'once'
@@ -147,11 +147,11 @@ firsts AS MATERIALIZED (
               AND e.name = w.name AND e.queue = w.queue
               AND (e.start_deadline IS NULL OR e.start_deadline >= l.now)
               AND e.type = ANY(:types::text[])
-            ORDER BY e.ord
+            ORDER BY e.claim_order
             LIMIT 1
           )
         )
-      ORDER BY w.ord
+      ORDER BY w.claim_order
       LIMIT l.first
       FOR UPDATE SKIP LOCKED
     ) AS r
@@ -160,40 +160,40 @@ firsts AS MATERIALIZED (
   ) AS f
 ),
 lasts AS MATERIALIZED (
-  SELECT l.type, l.floor, l.now, l.more, f.ord
+  SELECT l.type, l.floor, l.now, l.more, f.claim_order
   FROM lanes AS l
   LEFT JOIN LATERAL (
-    SELECT f.ord FROM firsts AS f WHERE f.type = l.type ORDER BY f.ord DESC LIMIT 1
+    SELECT f.claim_order FROM firsts AS f WHERE f.type = l.type ORDER BY f.claim_order DESC LIMIT 1
   ) AS f ON true
 ),
 mores AS MATERIALIZED (
-  SELECT l.type, m.at, m.ord
+  SELECT l.type, m.at, m.claim_order
   FROM lasts AS l
   CROSS JOIN LATERAL (
-    SELECT w.ctid AS at, w.ord
+    SELECT w.ctid AS at, w.claim_order
     FROM outlast.waiting AS w
     WHERE w.queue = :queue::text AND w.type = l.type AND w.state = 'queued'
-      AND w.ord > greatest(l.ord, l.floor)
+      AND w.claim_order > greatest(l.claim_order, l.floor)
       AND (w.start_deadline IS NULL OR w.start_deadline >= l.now)
       AND w.delivery = 'lease' AND w.losses = 0
-    ORDER BY w.ord
+    ORDER BY w.claim_order
     LIMIT l.more
     FOR UPDATE SKIP LOCKED
   ) AS m
 ),
 found AS MATERIALIZED (
-  SELECT coalesce(l.ord, m.ord) AS ord, clock_timestamp() AS at
+  SELECT coalesce(l.claim_order, m.claim_order) AS claim_order, clock_timestamp() AS at
   FROM lasts AS l
   LEFT JOIN LATERAL (
-    SELECT m.ord FROM mores AS m
+    SELECT m.claim_order FROM mores AS m
     WHERE m.type = l.type AND cardinality(:types::text[]) = 1
-    ORDER BY m.ord DESC
+    ORDER BY m.claim_order DESC
     LIMIT 1
   ) AS m ON true
 ),
 held AS MATERIALIZED (
   SELECT w.ctid AS at
-  FROM door AS d
+  FROM open_gate AS d
   CROSS JOIN outlast.waiting AS w
   WHERE w.job = :only::uuid AND w.state = 'queued' AND w.type = ANY(:types::text[])
     AND (w.start_deadline IS NULL OR w.start_deadline >= d.now)
@@ -205,9 +205,9 @@ held AS MATERIALIZED (
     )
   FOR UPDATE OF w SKIP LOCKED
 ),
-left_behind AS (
+claimed AS (
   DELETE FROM outlast.waiting
-  WHERE (SELECT count(*) FROM found) >= 0  -- so that the time is taken before anything is written
+  WHERE (SELECT count(*) FROM found) >= 0  -- the scan is timed before the first write
     AND ctid = ANY(
     CASE
       WHEN :only::uuid IS NOT NULL THEN ARRAY(SELECT at FROM held)
@@ -217,9 +217,11 @@ left_behind AS (
       ELSE ARRAY(
         SELECT r.at
         FROM (
-          SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.ord) AS place
+          SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.claim_order) AS place
           FROM (
-            SELECT at, ord, prefetchable FROM firsts UNION ALL SELECT at, ord, true FROM mores
+            SELECT at, claim_order, prefetchable FROM firsts
+            UNION ALL
+            SELECT at, claim_order, true FROM mores
           ) AS p
         ) AS r
         WHERE r.place <= :limit::bigint OR r.prefetchable
@@ -229,31 +231,37 @@ left_behind AS (
     END
   )
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
-    losses, grp, active, ord
+    losses, member_group_id, active, claim_order
 ),
 opened AS (
   INSERT INTO outlast.open_runs (
     job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
-    position, available_at, failures, losses, grp, active, plain
+    position, available_at, failures, losses, member_group_id, active, plain
   )
   SELECT
     b.job, b.seq,
-    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1 + :opened::bigint), 6, '0'))::uuid,
+    (
+      :prefix::text
+      || lpad(to_hex(row_number() OVER (ORDER BY b.claim_order) - 1 + :opened::bigint), 6, '0')
+    )::uuid,
     b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
-    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses,
+    b.member_group_id, b.active,
     NOT :gated::boolean AND NOT b.active AND CASE
-      WHEN b.grp IS NULL THEN true
-      ELSE coalesce((SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.grp), false)
+      WHEN b.member_group_id IS NULL THEN true
+      ELSE coalesce(
+        (SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.member_group_id), false
+      )
     END
-  FROM left_behind AS b
-  CROSS JOIN door AS d
+  FROM claimed AS b
+  CROSS JOIN open_gate AS d
   RETURNING job, run_id, token, delivery, failures, losses
 )
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   (
-    SELECT array_agg(f.ord) FROM found AS f
+    SELECT array_agg(f.claim_order) FROM found AS f
     WHERE extract(epoch FROM f.at - statement_timestamp())::double precision
       > :slow::double precision
   ),
@@ -277,10 +285,10 @@ CROSS JOIN (
   ) AS o
 ) AS c;
 
--- @few
--- The same for a queue without a backlog, where a claim takes all there is and a plan for every case
--- would take longer to set up than to carry out: one look at each type, nothing beyond :limit. What
--- it locks and leaves, because of several types, is free again at once.
+-- @small
+-- The same for a queue without a backlog, where the plan of the large statement would take longer
+-- to start than to run: one range per type, nothing beyond :limit. With several types it may lock
+-- jobs that it does not claim, until the statement ends.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -301,16 +309,16 @@ WITH gate AS MATERIALIZED (
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   LEFT JOIN outlast.queues AS q ON q.name = :queue::text
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
-  END  -- who is being moved takes nothing
+  END  -- a store in transfer accepts no claims
 ),
-picked AS MATERIALIZED (
-  SELECT f.at, f.ord
+candidates AS MATERIALIZED (
+  SELECT f.at, f.claim_order
   FROM gate AS g
   CROSS JOIN unnest(:types::text[]) AS t (type)
   CROSS JOIN LATERAL (
-    SELECT w.ctid AS at, w.ord
+    SELECT w.ctid AS at, w.claim_order
     FROM outlast.waiting AS w
     WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
       AND (w.start_deadline IS NULL OR w.start_deadline >= g.now)
@@ -325,38 +333,43 @@ picked AS MATERIALIZED (
             AND e.name = w.name AND e.queue = w.queue
             AND (e.start_deadline IS NULL OR e.start_deadline >= g.now)
             AND e.type = ANY(:types::text[])
-          ORDER BY e.ord
+          ORDER BY e.claim_order
           LIMIT 1
         )
       )
-    ORDER BY w.ord
+    ORDER BY w.claim_order
     LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED
   ) AS f
   WHERE g.worker IS NOT NULL
     AND NOT g.is_paused AND g.concurrency IS NULL AND NOT g.is_reserved AND NOT g.is_due
 ),
-left_behind AS (
+claimed AS (
   DELETE FROM outlast.waiting
-  WHERE ctid = ANY(ARRAY(SELECT p.at FROM picked AS p ORDER BY p.ord LIMIT :limit::bigint))
+  WHERE ctid = ANY(
+    ARRAY(SELECT p.at FROM candidates AS p ORDER BY p.claim_order LIMIT :limit::bigint)
+  )
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
-    losses, grp, active, ord
+    losses, member_group_id, active, claim_order
 ),
 opened AS (
   INSERT INTO outlast.open_runs (
     job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
-    position, available_at, failures, losses, grp, active, plain
+    position, available_at, failures, losses, member_group_id, active, plain
   )
   SELECT
     b.job, b.seq,
-    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1), 6, '0'))::uuid,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.claim_order) - 1), 6, '0'))::uuid,
     b.token + 1, g.worker, g.now, coalesce(:mono::bigint, g.now) + :lease::bigint, b.queue, b.name,
-    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses,
+    b.member_group_id, b.active,
     NOT b.active AND CASE
-      WHEN b.grp IS NULL THEN true
-      ELSE coalesce((SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.grp), false)
+      WHEN b.member_group_id IS NULL THEN true
+      ELSE coalesce(
+        (SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.member_group_id), false
+      )
     END
-  FROM left_behind AS b
+  FROM claimed AS b
   CROSS JOIN gate AS g
   RETURNING job, run_id, token, delivery, failures, losses
 )
@@ -384,7 +397,7 @@ CROSS JOIN (
 ) AS c;
 
 -- @promote
--- What another claim promotes at this moment is passed over: it is promoted.
+-- SKIP LOCKED: a job that another claim promotes at this moment is skipped.
 UPDATE outlast.waiting
 SET state = 'queued'
 WHERE ctid = ANY(ARRAY(
@@ -393,7 +406,7 @@ WHERE ctid = ANY(ARRAY(
     AND w.available_at <= (SELECT coalesce(:now::bigint, outlast.micros()))
     AND (
       SELECT CASE
-        WHEN EXISTS (SELECT 1 FROM outlast.footing)
+        WHEN EXISTS (SELECT 1 FROM outlast.transfer_status)
           THEN outlast.require_open(coalesce(:now::bigint, outlast.micros()))
         ELSE true
       END
@@ -403,13 +416,13 @@ WHERE ctid = ANY(ARRAY(
   FOR UPDATE SKIP LOCKED
 ));
 
--- @worker
+-- @add_worker
 INSERT INTO outlast.workers (instance_id, boot_id)
 VALUES (:instance::text, :boot::text)
 ON CONFLICT DO NOTHING;
 
 -- @gate
--- What stands before a claim of this queue, asked under its lock; a row in any case.
+-- The gate of a queue, read under its lock; always one row.
 SELECT
   coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now::bigint), false),
   q.concurrency,
@@ -423,8 +436,8 @@ FROM (SELECT 1) AS one
 LEFT JOIN outlast.queues AS q ON q.name = :queue::text
 LEFT JOIN outlast.reservations AS r ON r.queue = :queue::text AND r.status = 'active';
 
--- @opened
--- What claims took whose answer never came: the runs of each are numbered under one prefix.
+-- @opened_by_prefix
+-- The runs that claims opened whose reply was lost: all runs of a claim share a prefix.
 SELECT
   o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,
   j.max_attempts, j.slot_at

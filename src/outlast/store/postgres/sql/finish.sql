@@ -1,9 +1,9 @@
 -- @plain
--- Runs that end well, leave nothing but a result and concern nobody else: one statement. Each open
--- run is looked up and then found by its place, not joined: a plan that was made when nothing ran
--- would go through all that run for each that ends, 80 times as slow. The fence (the open run must
--- bear exactly this token) is hidden from the planner for the same reason. Answers which it took,
--- unless it took all; one that was renewed at the same moment is not taken.
+-- Successful runs that record a result and affect no other row: one statement. Each open run is
+-- looked up by key and deleted by ctid, not joined: a plan made while nothing ran would scan all
+-- open runs for each one, 80 times slower. CASE hides the fence (the open run must have exactly
+-- this token) from the planner for the same reason. Returns the finished runs, or NULL if all were
+-- finished; a run that is renewed at the same moment is not finished.
 WITH asked AS MATERIALIZED (
   SELECT l.place, c.result, c.n
   FROM unnest(

@@ -1,5 +1,5 @@
--- Whether rows exist is asked by scalar subqueries: `EXISTS` may be turned into a join, or a hash of
--- the whole table, by a plan that was made when it was empty and is kept when it is full.
+-- Scalar subqueries test for rows: `EXISTS` may become a join, or a hash of the whole table, in a
+-- plan that was made while the table was empty and is kept when it is full.
 
 -- @add
 INSERT INTO outlast.groups (id, name, mode, on_failure, total, created_at)
@@ -8,15 +8,15 @@ VALUES (
 )
 ON CONFLICT (id) DO NOTHING;
 
--- @enter
--- Many may bring members at a time; whoever seals or stops the group waits for them.
+-- @lock_shared
+-- FOR SHARE: many transactions may add members at once; seal and stop wait for them.
 SELECT id, sealed_at IS NOT NULL, closing, mode
 FROM outlast.groups
 WHERE id = :id::uuid
 FOR SHARE;
 
 -- @lock
--- Whoever ends a member, seals or stops: one at a time, taken in one order by everybody.
+-- FOR UPDATE, in one order: one transaction at a time ends a member, seals or stops.
 SELECT id, sealed_at IS NOT NULL, closing, mode
 FROM outlast.groups
 WHERE id = ANY(:ids::uuid[])
@@ -28,7 +28,7 @@ UPDATE outlast.groups AS g
 SET sealed_at = :now::bigint
 WHERE g.id = :id::uuid AND g.sealed_at IS NULL AND g.closing IS NULL
   AND g.total = (
-    SELECT count(*) FROM outlast.jobs AS j WHERE j.grp = :id::uuid AND j.root IS NULL
+    SELECT count(*) FROM outlast.jobs AS j WHERE j.member_group_id = :id::uuid AND j.root IS NULL
   );
 
 -- @unblock
@@ -38,7 +38,7 @@ WHERE w.state = 'blocked'
   AND w.job = ANY(ARRAY(
     SELECT b.job
     FROM outlast.waiting AS b
-    WHERE b.grp = :grp::uuid AND b.state = 'blocked' AND b.seq > :after::bigint
+    WHERE b.member_group_id = :group_id::uuid AND b.state = 'blocked' AND b.seq > :after::bigint
     ORDER BY b.seq
     LIMIT :limit::bigint
   ))
@@ -47,13 +47,13 @@ RETURNING w.queue;
 -- @close
 UPDATE outlast.groups
 SET closing = :closing::text, reason = :reason::text
-WHERE id = :grp::uuid AND closing IS NULL;
+WHERE id = :group_id::uuid AND closing IS NULL;
 
--- @tell
+-- @record_stop
 INSERT INTO outlast.events (job, at, kind, token, reason, detail)
 SELECT :job::uuid, :now::bigint, 'group_stopped', :token::integer, g.closing, g.id::text
 FROM outlast.groups AS g
-WHERE g.id = :grp::uuid;
+WHERE g.id = :group_id::uuid;
 
 -- @stop
 UPDATE outlast.groups AS g
@@ -61,12 +61,14 @@ SET closing = :closing::text, reason = :reason::text
 WHERE g.id = :id::uuid AND g.closing IS NULL
   AND (
     g.sealed_at IS NULL
-    OR (SELECT 1 FROM outlast.waiting AS w WHERE w.grp = :id::uuid LIMIT 1) IS NOT NULL
-    OR (SELECT 1 FROM outlast.open_runs AS o WHERE o.grp = :id::uuid LIMIT 1) IS NOT NULL
+    OR (SELECT 1 FROM outlast.waiting AS w WHERE w.member_group_id = :id::uuid LIMIT 1) IS NOT NULL
+    OR (
+      SELECT 1 FROM outlast.open_runs AS o WHERE o.member_group_id = :id::uuid LIMIT 1
+    ) IS NOT NULL
   );
 
 -- @expire
--- Checked twice: a group that is being sealed meanwhile is waited for, and then is none of these.
+-- Checked again by the UPDATE: a group that is sealed meanwhile is not stopped.
 UPDATE outlast.groups AS g
 SET closing = 'stop', reason = :reason::text
 WHERE g.sealed_at IS NULL AND g.closing IS NULL
@@ -78,15 +80,15 @@ WHERE g.sealed_at IS NULL AND g.closing IS NULL
     LIMIT :limit::bigint
   ));
 
--- @sweep
+-- @mark_closed
 UPDATE outlast.groups AS g
 SET swept = true
 WHERE g.id = ANY(ARRAY(
   SELECT c.id
   FROM outlast.groups AS c
   WHERE c.closing IS NOT NULL AND NOT c.swept
-    AND (SELECT 1 FROM outlast.waiting AS w WHERE w.grp = c.id LIMIT 1) IS NULL
-    AND (SELECT 1 FROM outlast.open_runs AS o WHERE o.grp = c.id LIMIT 1) IS NULL
+    AND (SELECT 1 FROM outlast.waiting AS w WHERE w.member_group_id = c.id LIMIT 1) IS NULL
+    AND (SELECT 1 FROM outlast.open_runs AS o WHERE o.member_group_id = c.id LIMIT 1) IS NULL
   ORDER BY c.seq
   LIMIT :limit::bigint
 ));
@@ -108,12 +110,12 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM outlast.group_state AS v WHERE v.seq = g.seq OFFSET 0) AS s
 ORDER BY g.seq DESC;
 
--- @over
+-- @finished
 SELECT
   g.id,
   (g.sealed_at IS NOT NULL OR g.closing IS NOT NULL)
-  AND (SELECT 1 FROM outlast.waiting AS w WHERE w.grp = g.id LIMIT 1) IS NULL
-  AND (SELECT 1 FROM outlast.open_runs AS o WHERE o.grp = g.id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM outlast.waiting AS w WHERE w.member_group_id = g.id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM outlast.open_runs AS o WHERE o.member_group_id = g.id LIMIT 1) IS NULL
 FROM outlast.groups AS g
 WHERE g.id = ANY(:ids::uuid[]);
 
@@ -124,23 +126,23 @@ WHERE closing IS NOT NULL AND NOT swept
 ORDER BY seq
 LIMIT :limit::bigint;
 
--- @sweepable
+-- @any_to_mark
 SELECT 1
 FROM outlast.groups AS c
 WHERE c.closing IS NOT NULL AND NOT c.swept
-  AND (SELECT 1 FROM outlast.waiting AS w WHERE w.grp = c.id LIMIT 1) IS NULL
-  AND (SELECT 1 FROM outlast.open_runs AS o WHERE o.grp = c.id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM outlast.waiting AS w WHERE w.member_group_id = c.id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM outlast.open_runs AS o WHERE o.member_group_id = c.id LIMIT 1) IS NULL
 LIMIT 1;
 
--- @expired
+-- @any_expired
 SELECT 1
 FROM outlast.groups
 WHERE sealed_at IS NULL AND closing IS NULL
   AND created_at < (SELECT coalesce(:now::bigint, outlast.micros())) - :span::bigint
 LIMIT 1;
 
--- @left_over
--- Two index ranges in the order of the page, so that it costs what it shows.
+-- @remaining_members
+-- Two index ranges in the order of the page: the cost is that of the page.
 SELECT s.*
 FROM (
   SELECT l.job, l.seq
@@ -148,7 +150,7 @@ FROM (
     (
       SELECT w.job, w.seq
       FROM outlast.waiting AS w
-      WHERE w.grp = :id::uuid AND w.seq > :after::bigint
+      WHERE w.member_group_id = :id::uuid AND w.seq > :after::bigint
         AND EXISTS (
           SELECT 1 FROM outlast.groups AS g WHERE g.id = :id::uuid AND g.closing IS NOT NULL
         )
@@ -159,7 +161,7 @@ FROM (
     (
       SELECT o.job, o.seq
       FROM outlast.open_runs AS o
-      WHERE o.grp = :id::uuid AND o.seq > :after::bigint AND NOT o.cancel
+      WHERE o.member_group_id = :id::uuid AND o.seq > :after::bigint AND NOT o.cancel
         AND EXISTS (
           SELECT 1 FROM outlast.groups AS g WHERE g.id = :id::uuid AND g.closing = 'stop'
         )
@@ -177,7 +179,7 @@ ORDER BY l.seq;
 SELECT s.*
 FROM outlast.jobs AS j
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
-WHERE j.grp = :group::uuid
+WHERE j.member_group_id = :group::uuid
   AND j.seq < coalesce(:before::bigint, 9223372036854775807)
   AND (:queue::text IS NULL OR j.queue = :queue::text)
   AND (:type::text IS NULL OR j.type = :type::text)

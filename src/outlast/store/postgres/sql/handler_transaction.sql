@@ -1,6 +1,8 @@
 -- @begin
--- Bounded at the server too, in case that nobody is left to end it.
-WITH u AS (INSERT INTO outlast.unfinished (id) VALUES (gen_random_uuid()) RETURNING id)
+-- Timeouts at the server end the transaction if the worker dies.
+WITH u AS (
+  INSERT INTO outlast.open_handler_transactions (id) VALUES (gen_random_uuid()) RETURNING id
+)
 SELECT
   u.id::text,
   pg_backend_pid(),
@@ -10,7 +12,7 @@ SELECT
 FROM u;
 
 -- @restore
--- What the handler may have set counts no more.
+-- Resets what the handler may have set.
 SELECT
   set_config('role', 'none', true),
   set_config('statement_timeout', '0', true),
@@ -21,11 +23,11 @@ SELECT
   set_config('jit', 'off', true);
 
 -- @finish
--- Gone is the row only if the transaction was ended.
-DELETE FROM outlast.unfinished WHERE id = :id::text::uuid;
+-- No row if the handler ended the transaction: the row was rolled back with it.
+DELETE FROM outlast.open_handler_transactions WHERE id = :id::text::uuid;
 
--- @end
--- Whatever it does: the very transaction, should its process have gone on to another.
+-- @terminate
+-- Only this transaction: the session may have begun another one.
 SELECT pg_terminate_backend(pid)
 FROM pg_catalog.pg_stat_activity
 WHERE pid = :pid::integer AND backend_xid::text = :xid::text;

@@ -1,5 +1,5 @@
 -- @server
--- Settings of the server that an operator should know of.
+-- Settings of the server that an operator should know.
 SELECT
   pg_is_in_recovery(),
   current_setting('fsync') = 'on',
@@ -13,8 +13,9 @@ SELECT
   ),
   pg_notification_queue_usage();
 
--- @keeping
--- Who keeps vacuum from clearing away what was deleted: whoever looks at an old moment.
+-- @vacuum_blockers
+-- Sessions, prepared transactions and replication slots whose old snapshot keeps vacuum from
+-- removing deleted rows.
 SELECT 'session', a.pid::text, coalesce(a.usename::text, '?'), a.application_name,
   coalesce(a.state, '?'), extract(epoch FROM clock_timestamp() - a.xact_start)::bigint
 FROM pg_catalog.pg_stat_activity AS a
@@ -35,8 +36,8 @@ WHERE s.xmin IS NOT NULL AND NOT s.active
 ORDER BY 6 DESC
 LIMIT 5;
 
--- @notifying
--- Every commit that tells somebody something takes this lock, one after the other.
+-- @waiting_for_notify
+-- Every commit with a NOTIFY acquires this lock, one after the other.
 SELECT count(*)
 FROM pg_catalog.pg_locks AS l
 WHERE l.locktype = 'object' AND l.classid = 'pg_catalog.pg_database'::regclass AND l.objid = 0

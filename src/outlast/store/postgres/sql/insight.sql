@@ -28,7 +28,7 @@ FROM outlast.queues
 WHERE name = :queue::text;
 
 -- @open_runs
--- How many there are, and the few that began first.
+-- The number of open runs, and the first three.
 SELECT o.job, k.instance_id, count(*) OVER ()
 FROM outlast.open_runs AS o
 LEFT JOIN outlast.workers AS k ON k.id = o.worker
@@ -47,12 +47,12 @@ FROM outlast.open_runs AS o
 LEFT JOIN outlast.workers AS k ON k.id = o.worker
 WHERE o.delivery = 'once' AND o.name = :name::text;
 
--- @member
--- The member of its group before it that has not ended; a chain stands where it began.
+-- @blocking_member
+-- The unended member before this one in its group; a chain has the place of its root.
 SELECT j.id
 FROM outlast.jobs AS own
-JOIN outlast.groups AS g ON g.id = own.grp AND g.sealed_at IS NOT NULL
-JOIN outlast.jobs AS j ON j.grp = own.grp
+JOIN outlast.groups AS g ON g.id = own.member_group_id AND g.sealed_at IS NOT NULL
+JOIN outlast.jobs AS j ON j.member_group_id = own.member_group_id
 LEFT JOIN outlast.jobs AS r ON r.id = j.root
 LEFT JOIN outlast.ends AS e ON e.job = j.id
 WHERE own.id = :id::uuid AND e.job IS NULL AND coalesce(r.seq, j.seq) < own.seq
@@ -60,10 +60,10 @@ ORDER BY coalesce(r.seq, j.seq) DESC
 LIMIT 1;
 
 -- @ahead
--- As the claim looks: what is due counts as queued, what is too late is passed over, and so is a
--- `once` job whose name runs; of those of one name only the first is taken.
+-- As the claim sees it: a due job counts as queued; a job past its start deadline is skipped, and
+-- so is a `once` job whose name runs. Of several with one name only the first counts.
 WITH ahead AS NOT MATERIALIZED (
-  SELECT w.job, w.delivery, w.name, w.ord
+  SELECT w.job, w.delivery, w.name, w.claim_order
   FROM outlast.waiting AS w
   WHERE w.queue = :queue::text
     AND (:types::text[] IS NULL OR w.type = ANY (:types::text[]))
@@ -71,7 +71,9 @@ WITH ahead AS NOT MATERIALIZED (
       w.state = 'queued'
       OR w.state IN ('scheduled', 'retry_wait') AND w.available_at <= :now::bigint
     )
-    AND w.ord < (SELECT own.ord FROM outlast.waiting AS own WHERE own.job = :id::uuid)
+    AND w.claim_order < (
+      SELECT own.claim_order FROM outlast.waiting AS own WHERE own.job = :id::uuid
+    )
     AND (w.start_deadline IS NULL OR w.token > 0 OR w.start_deadline >= :now::bigint)
     AND (
       w.delivery <> 'once'
@@ -89,16 +91,16 @@ SELECT
       LIMIT :most::bigint
     ) AS few
   ),
-  (SELECT a.job FROM ahead AS a ORDER BY a.ord LIMIT 1);
+  (SELECT a.job FROM ahead AS a ORDER BY a.claim_order LIMIT 1);
 
--- @held
--- What each worker has in hand.
+-- @runs_by_worker
+-- The number of open runs of each worker.
 SELECT k.instance_id, k.boot_id, count(*)
 FROM outlast.open_runs AS o
 JOIN outlast.workers AS k ON k.id = o.worker
 GROUP BY k.id;
 
--- @facts
+-- @describe
 SELECT
   current_setting('server_version'),
   current_database(),

@@ -1,6 +1,6 @@
--- A row is looked up by `LATERAL (… OFFSET 0)` throughout. It keeps the planner from taking the view
--- of a job apart, which has more joins than it reorders and would be read whole before it is joined;
--- and from a plan that goes through a table whole because that was empty when the plan was made.
+-- `LATERAL (... OFFSET 0)` forces one index lookup per row. Without it the planner would flatten
+-- the view of a job, which has more joins than it reorders, and scan tables that were empty when
+-- planned.
 
 -- @get
 SELECT s.*
@@ -8,8 +8,8 @@ FROM unnest(:ids::uuid[]) AS i (id)
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = i.id OFFSET 0) AS s;
 
 -- @peek
--- The order index is by type, so: which types wait, then the first few of each, sorted together
--- with what the next claim would promote before it looks.
+-- The index of the claim order is by type: list the waiting types, then the first jobs of each,
+-- merged with those that the next claim would promote.
 WITH RECURSIVE types (type) AS (
   (
     SELECT w.type
@@ -31,21 +31,21 @@ WITH RECURSIVE types (type) AS (
 )
 SELECT s.*
 FROM (
-  SELECT n.job, n.ord
+  SELECT n.job, n.claim_order
   FROM (
-    SELECT q.job, q.ord
+    SELECT q.job, q.claim_order
     FROM types AS t
     CROSS JOIN LATERAL (
-      SELECT i.job, i.ord
+      SELECT i.job, i.claim_order
       FROM outlast.waiting AS i
       WHERE i.queue = :queue::text AND i.type = t.type AND i.state = 'queued'
-      ORDER BY i.ord
+      ORDER BY i.claim_order
       LIMIT :limit::bigint
     ) AS q
     UNION ALL
-    SELECT d.job, d.ord
+    SELECT d.job, d.claim_order
     FROM (
-      SELECT p.job, p.queue, p.ord
+      SELECT p.job, p.queue, p.claim_order
       FROM outlast.waiting AS p
       WHERE p.state IN ('scheduled', 'retry_wait')
         AND p.available_at <= (SELECT coalesce(:now::bigint, outlast.micros()))
@@ -54,14 +54,14 @@ FROM (
     ) AS d
     WHERE d.queue = :queue::text
   ) AS n
-  ORDER BY n.ord
+  ORDER BY n.claim_order
   LIMIT :limit::bigint
 ) AS w
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = w.job OFFSET 0) AS s
-ORDER BY w.ord;
+ORDER BY w.claim_order;
 
 -- @find
--- From the newest down, until the page is full. Who stands nowhere has no state to be found by.
+-- From the newest down until the page is full. A detached job matches no state.
 SELECT s.*
 FROM (
   SELECT j.id, j.seq
@@ -84,7 +84,7 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSE
 ORDER BY j.seq DESC;
 
 -- @find_live
--- By where a job stands, so that the cost is that of the few, not of all that were ever stored.
+-- By state table: the cost depends on the matching jobs, not on all stored ones.
 SELECT s.*
 FROM (
   SELECT found.job, found.seq
@@ -164,8 +164,8 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
 ORDER BY j.seq DESC;
 
--- @whole
--- For what goes through everything on purpose: read tables in a row, and join them by hashing.
+-- @allow_full_scans
+-- For statements that read whole tables: sequential scans and hash joins.
 SELECT
   set_config('enable_seqscan', 'on', true),
   set_config('enable_hashjoin', 'on', true);
@@ -187,94 +187,3 @@ CROSS JOIN LATERAL (
 ) AS c
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = c.id OFFSET 0) AS s
 ORDER BY c.seq;
-
--- @runs
-SELECT
-  r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
-  r.finished_at, r.error, r.result::text, r.exit_code, r.log_path,
-  coalesce(r.artifacts, '[]')::text, j.params::text, j.template_id, j.template_at,
-  r.progress::text
-FROM outlast.jobs AS j
-JOIN outlast.runs AS r ON r.job = j.id
-CROSS JOIN LATERAL (SELECT * FROM outlast.workers AS h WHERE h.id = r.worker OFFSET 0) AS k
-WHERE j.id = :id::uuid
-UNION ALL
-SELECT
-  o.run_id, j.id, o.token, 'running', NULL, k.instance_id, k.boot_id, o.started_at,
-  NULL, NULL, NULL, NULL, NULL,
-  coalesce(o.artifacts, '[]')::text, j.params::text, j.template_id, j.template_at,
-  o.progress::text
-FROM outlast.jobs AS j
-JOIN outlast.open_runs AS o ON o.job = j.id
-CROSS JOIN LATERAL (SELECT * FROM outlast.workers AS h WHERE h.id = o.worker OFFSET 0) AS k
-WHERE j.id = :id::uuid
-ORDER BY 3;
-
--- @events
-SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
-FROM outlast.events AS e
-WHERE e.job = :id::uuid
-ORDER BY e.id;
-
--- @events_of_no_job
-SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
-FROM outlast.events AS e
-WHERE e.job IS NULL
-ORDER BY e.id;
-
--- @stream
--- Only what no transaction under way can still add to: see the ids of the events.
-SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
-FROM outlast.events AS e
-WHERE e.id > :after::bigint
-  AND e.id < (
-    (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + outlast.event_epoch()) << 24
-  )
-ORDER BY e.id
-LIMIT :limit::bigint;
-
--- @held
-SELECT s.*
-FROM (
-  SELECT o.job, o.seq
-  FROM outlast.open_runs AS o
-  LEFT JOIN LATERAL (
-    SELECT * FROM outlast.workers AS h WHERE h.id = o.worker OFFSET 0
-  ) AS k ON true
-  WHERE o.seq > :after::bigint AND k.boot_id IS DISTINCT FROM :besides::text
-    AND (:instance::text IS NULL OR k.instance_id = :instance::text)
-  ORDER BY o.seq
-  LIMIT :limit::bigint
-) AS o
-CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
-ORDER BY o.seq;
-
--- @adrift
--- The left join over everything, once at every start.
-SELECT s.*
-FROM (
-  SELECT j.id, j.seq
-  FROM outlast.jobs AS j
-  WHERE j.seq > :after::bigint
-    AND NOT EXISTS (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id)
-    AND NOT EXISTS (SELECT 1 FROM outlast.waiting AS w WHERE w.job = j.id)
-    AND NOT EXISTS (SELECT 1 FROM outlast.open_runs AS o WHERE o.job = j.id)
-  ORDER BY j.seq
-  LIMIT :limit::bigint
-) AS j
-CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
-ORDER BY j.seq;
-
--- @unfollowed
-SELECT s.*
-FROM (
-  SELECT e.job, e.seq
-  FROM outlast.ends AS e
-  WHERE e.state = 'failed' AND e.seq > :after::bigint
-    AND (SELECT j.delivery FROM outlast.jobs AS j WHERE j.id = e.job) = 'linked'
-    AND (SELECT n.id FROM outlast.jobs AS n WHERE n.retry_of = e.job) IS NULL
-  ORDER BY e.seq
-  LIMIT :limit::bigint
-) AS e
-CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = e.job OFFSET 0) AS s
-ORDER BY e.seq;

@@ -1,6 +1,6 @@
--- @patient
--- Nothing ends this transaction but its end, and the server notices within half a minute when the
--- machine at the other end is gone. Not every server knows every one of these settings.
+-- @set_timeouts
+-- No timeout ends this transaction, and TCP keepalive reports a dead client within half a minute.
+-- The join skips settings that the server does not know.
 SELECT set_config(s.name, w.value, true)
 FROM (
   VALUES
@@ -15,7 +15,7 @@ FROM (
 JOIN pg_catalog.pg_settings AS s ON s.name = w.name;
 
 -- @try
--- And which session this is, for when it breaks.
+-- Also returns the session, to terminate it if its connection breaks.
 SELECT
   CASE
     WHEN :shared::boolean
@@ -27,26 +27,25 @@ SELECT
 FROM pg_stat_get_activity(pg_backend_pid()) AS a;
 
 -- @wait
--- Whoever had it may be dying just now: its session ends a moment after its process.
+-- The holder may just have died: its session ends a moment after its process.
 SELECT
   CASE
     WHEN :shared::boolean THEN pg_advisory_xact_lock_shared(hashtextextended(:name::text, 0))::text
     ELSE pg_advisory_xact_lock(hashtextextended(:name::text, 0))::text
   END;
 
--- @settle
--- Says nothing new. But what was asked last keeps its snapshot, and vacuum waits for that, until
--- something else is asked.
+-- @drop_snapshot
+-- Ends the snapshot of the last statement, which would block vacuum until the next one.
 SET LOCAL lock_timeout = 0;
 
--- @send_away
--- A session of our own whose connection broke, but which the server still takes for alive.
+-- @terminate_session
+-- A session whose connection broke, but which the server considers alive.
 SELECT pg_terminate_backend(a.pid)
 FROM pg_stat_get_activity(:pid::integer) AS a
 WHERE (extract(epoch FROM a.backend_start) * 1000000)::bigint = :since::bigint;
 
--- @vacant
--- Each is taken for as long as this statement runs.
+-- @free
+-- Each free lock is held until this statement ends.
 SELECT n.name
 FROM unnest(:names::text[], :keys::text[]) AS n (name, key)
 WHERE pg_try_advisory_xact_lock(hashtextextended(n.key, 0));

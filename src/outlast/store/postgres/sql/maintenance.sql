@@ -1,6 +1,6 @@
--- @look
--- Each part ends at the first row it finds. The locks of workers that hold runs are tried: one that
--- can be had belongs to nobody, and is had until this statement ends.
+-- @due
+-- Each part stops at the first row. The advisory locks of workers with open runs are tried: a lock
+-- that is free belongs to no process. It is held until this statement ends.
 SELECT
   EXISTS (
     SELECT 1 FROM outlast.open_runs
@@ -18,20 +18,93 @@ SELECT
     WHERE sealed_at IS NULL AND closing IS NULL
       AND created_at < (SELECT coalesce(:now::bigint, outlast.micros())) - :abandoned::bigint
   ),
-  pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => :calm::double precision)
+  pg_postmaster_start_time()
+    < clock_timestamp() - make_interval(secs => :restart_grace::double precision)
   AND EXISTS (
     SELECT 1
     FROM (SELECT DISTINCT o.worker FROM outlast.open_runs AS o) AS h
     JOIN outlast.workers AS k ON k.id = h.worker
     WHERE CASE
-      WHEN starts_with(k.boot_id, :tree::text)
+      WHEN starts_with(k.boot_id, :boot_prefix::text)
         THEN pg_try_advisory_xact_lock(hashtextextended(:lock::text || k.boot_id, 0))
       ELSE false
     END
   );
 
--- @find
--- Through every run there is, once at every start.
+-- @expired_leases
+-- A scan of the open runs, which are few; an index on lease_until would cost every claim and
+-- renewal.
+SELECT s.*
+FROM (
+  SELECT job, seq, lease_until FROM outlast.open_runs
+  WHERE lease_until <= (SELECT coalesce(:mono::bigint, outlast.micros()))
+  ORDER BY lease_until, seq
+  LIMIT :limit::bigint
+) AS o
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
+ORDER BY o.lease_until, o.seq;
+
+-- @missed_start_deadline
+-- CASE hides the state from the planner, which would otherwise scan all queued jobs.
+SELECT s.*
+FROM (
+  SELECT job, seq, start_deadline FROM outlast.waiting
+  WHERE start_deadline IS NOT NULL AND CASE WHEN state = 'queued' THEN true ELSE false END
+    AND start_deadline < (SELECT coalesce(:now::bigint, outlast.micros()))
+  ORDER BY start_deadline, seq
+  LIMIT :limit::bigint
+) AS w
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = w.job OFFSET 0) AS s
+ORDER BY w.start_deadline, w.seq;
+
+-- @running_under_other_boots
+SELECT s.*
+FROM (
+  SELECT o.job, o.seq
+  FROM outlast.open_runs AS o
+  LEFT JOIN LATERAL (
+    SELECT * FROM outlast.workers AS h WHERE h.id = o.worker OFFSET 0
+  ) AS k ON true
+  WHERE o.seq > :after::bigint AND k.boot_id IS DISTINCT FROM :besides::text
+    AND (:instance::text IS NULL OR k.instance_id = :instance::text)
+  ORDER BY o.seq
+  LIMIT :limit::bigint
+) AS o
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
+ORDER BY o.seq;
+
+-- @detached
+-- An anti-join over all jobs, once at every start.
+SELECT s.*
+FROM (
+  SELECT j.id, j.seq
+  FROM outlast.jobs AS j
+  WHERE j.seq > :after::bigint
+    AND NOT EXISTS (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id)
+    AND NOT EXISTS (SELECT 1 FROM outlast.waiting AS w WHERE w.job = j.id)
+    AND NOT EXISTS (SELECT 1 FROM outlast.open_runs AS o WHERE o.job = j.id)
+  ORDER BY j.seq
+  LIMIT :limit::bigint
+) AS j
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
+ORDER BY j.seq;
+
+-- @missing_successors
+SELECT s.*
+FROM (
+  SELECT e.job, e.seq
+  FROM outlast.ends AS e
+  WHERE e.state = 'failed' AND e.seq > :after::bigint
+    AND (SELECT j.delivery FROM outlast.jobs AS j WHERE j.id = e.job) = 'linked'
+    AND (SELECT n.id FROM outlast.jobs AS n WHERE n.retry_of = e.job) IS NULL
+  ORDER BY e.seq
+  LIMIT :limit::bigint
+) AS e
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = e.job OFFSET 0) AS s
+ORDER BY e.seq;
+
+-- @find_orphans
+-- Reads every run, once at every start.
 SELECT
   r.job, r.token, r.run_id, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
   r.finished_at, r.error, r.result::text, r.exit_code, r.log_path,
@@ -41,8 +114,8 @@ LEFT JOIN outlast.workers AS k ON k.id = r.worker
 WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job)
 LIMIT :limit::bigint;
 
--- @remove
--- Its copy and its end together; nothing where somebody was quicker.
+-- @remove_orphan
+-- Copy and delete in one statement; no row if another transaction was first.
 WITH gone AS (
   DELETE FROM outlast.runs AS r
   WHERE r.job = :job::uuid AND r.token = :token::integer
@@ -54,55 +127,57 @@ SELECT NULL, :now::bigint, 'orphan_run_removed', g.token, g.run_id, g.status, :d
 FROM gone AS g
 RETURNING id, at, job, run_id, kind, token, reason, detail, queue;
 
--- @pick
--- The chains whose last job ended before that moment, oldest first, by their roots. The rows of their
--- last jobs are locked: nobody brings a successor meanwhile. Who is just doing so is passed over.
+-- @prunable_chains
+-- Roots of chains whose last job ended before that moment, oldest first. FOR UPDATE keeps a retry
+-- from adding a successor; SKIP LOCKED skips a job that is retried now.
 SELECT coalesce(j.root, j.id)
 FROM (
   SELECT e.job, e.at, e.seq FROM outlast.ends AS e
   WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
     AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
-    AND (SELECT k.job FROM outlast.grouped AS k WHERE k.job = e.job) IS NULL
+    AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
   ORDER BY e.at, e.seq
   LIMIT :limit::bigint
 ) AS e
 JOIN outlast.jobs AS j ON j.id = e.job
 FOR UPDATE OF j SKIP LOCKED;
 
--- @chains
+-- @chain_jobs
 -- Every job of these chains, its group, and whether it has ended.
-SELECT r.root, j.id, j.grp, (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NOT NULL
+SELECT
+  r.root, j.id, j.member_group_id,
+  (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NOT NULL
 FROM unnest(:roots::uuid[]) AS r (root)
 CROSS JOIN LATERAL (
-  SELECT i.id, i.grp FROM outlast.jobs AS i WHERE i.id = r.root
+  SELECT i.id, i.member_group_id FROM outlast.jobs AS i WHERE i.id = r.root
   UNION ALL
-  SELECT i.id, i.grp FROM outlast.jobs AS i WHERE i.root = r.root
+  SELECT i.id, i.member_group_id FROM outlast.jobs AS i WHERE i.root = r.root
 ) AS j;
 
--- @reservations
+-- @delete_reservations
 DELETE FROM outlast.reservations WHERE status <> 'active' AND job = ANY(:jobs::uuid[]);
 
--- @jobs
--- First the jobs, since nothing of a job that is stored may go.
+-- @delete_jobs
+-- Jobs first: a trigger refuses to delete the records of a stored job.
 DELETE FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]);
 
--- @runs
+-- @delete_runs
 DELETE FROM outlast.runs WHERE job = ANY(:jobs::uuid[]);
 
--- @ends
+-- @delete_ends
 DELETE FROM outlast.ends WHERE job = ANY(:jobs::uuid[]);
 
--- @events
+-- @delete_events
 DELETE FROM outlast.events WHERE job = ANY(:jobs::uuid[]);
 
--- @groups
--- A group goes with the last of its members.
+-- @delete_groups
+-- A group is deleted with the last of its members.
 DELETE FROM outlast.groups AS g
 WHERE g.id = ANY(:groups::uuid[])
-  AND (SELECT 1 FROM outlast.jobs AS j WHERE j.grp = g.id LIMIT 1) IS NULL;
+  AND (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id LIMIT 1) IS NULL;
 
--- @empty_groups
--- Those that were stopped before they had any.
+-- @delete_empty_groups
+-- Groups that were stopped before they had a member.
 DELETE FROM outlast.groups AS g
 WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
-  AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.grp = g.id);
+  AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id);

@@ -1,3 +1,3 @@
--- @tell
+-- @send
 SELECT pg_notify(n.channel, n.payload)
 FROM unnest(:channels::text[], :payloads::text[]) AS n (channel, payload);

@@ -1,9 +1,9 @@
 -- @params
--- A trigger refuses it for a job that was ever claimed.
+-- A trigger refuses it after the first claim of the job.
 UPDATE outlast.jobs SET params = :params::json WHERE id = :job::uuid;
 
 -- @edit
--- With another priority it gets the place of a new job.
+-- With another priority the job gets the position of a new job.
 UPDATE outlast.waiting
 SET
   state = :state::text,
@@ -12,8 +12,8 @@ SET
   position = :position::bigint
 WHERE job = :job::uuid;
 
--- @behind
--- The position of a new job: in a `position` queue behind the others of its priority, else none.
+-- @last
+-- The position of a new job: in a `position` queue after the last one of its priority, else 0.
 SELECT coalesce(
   (
     SELECT q.gap + greatest(
@@ -31,16 +31,16 @@ SELECT coalesce(
 );
 
 -- @target
--- Whom it goes beside must still wait, in the same queue and with the same priority.
+-- The target must wait in the same queue with the same priority; FOR UPDATE keeps it there.
 SELECT w.seq
 FROM outlast.waiting AS w
 WHERE w.job = :target::uuid AND w.queue = :queue::text AND w.priority = :priority::smallint
 FOR UPDATE;
 
--- @spot
+-- @order_of
 SELECT position, available_at, created_at FROM outlast.waiting WHERE job = :job::uuid;
 
--- @ends
+-- @bounds
 -- The lowest and the highest position.
 SELECT
   (
@@ -83,8 +83,8 @@ ORDER BY w.position, w.available_at, w.created_at, w.seq
 LIMIT :limit::bigint;
 
 -- @unplaced
--- Each waiting state has an index of its own; `types` are those that are queued. The first ten
--- bytes of the order are priority and position: from there to the last one is one range of each.
+-- Each waiting state has its own index; `types` are the queued ones. The first ten bytes of the
+-- claim order are priority and position: from there to the last job is one range per type.
 WITH RECURSIVE types (type) AS (
   (
     SELECT w.type
@@ -105,60 +105,63 @@ WITH RECURSIVE types (type) AS (
   ) AS n
 ),
 last AS MATERIALIZED (
-  SELECT w.ord, substring(w.ord FROM 1 FOR 10) AS start, w.available_at, w.created_at, w.seq
+  SELECT
+    w.claim_order, substring(w.claim_order FROM 1 FOR 10) AS start, w.available_at, w.created_at,
+    w.seq
   FROM outlast.waiting AS w
   WHERE w.job = :last::uuid
 )
 SELECT u.seq, u.job
 FROM (
-  SELECT q.seq, q.job, q.ord
+  SELECT q.seq, q.job, q.claim_order
   FROM types AS t
   CROSS JOIN LATERAL (
-    SELECT i.seq, i.job, i.ord
+    SELECT i.seq, i.job, i.claim_order
     FROM outlast.waiting AS i
     WHERE i.queue = :queue::text AND i.type = t.type AND i.state = 'queued'
-      AND i.ord >= (SELECT start FROM last) AND i.ord <= (SELECT ord FROM last)
+      AND i.claim_order >= (SELECT start FROM last)
+      AND i.claim_order <= (SELECT claim_order FROM last)
     OFFSET 0
   ) AS q
   UNION ALL
-  SELECT d.seq, d.job, d.ord
+  SELECT d.seq, d.job, d.claim_order
   FROM outlast.waiting AS d
   WHERE d.state IN ('scheduled', 'retry_wait')
     AND d.available_at <= (SELECT available_at FROM last)
     AND d.queue = :queue::text AND d.priority = :priority::smallint AND d.position = 0
-    AND d.ord <= (SELECT ord FROM last)
+    AND d.claim_order <= (SELECT claim_order FROM last)
   UNION ALL
-  SELECT b.seq, b.job, b.ord
+  SELECT b.seq, b.job, b.claim_order
   FROM outlast.waiting AS b
   WHERE b.state = 'blocked' AND b.position = 0
     AND b.queue = :queue::text AND b.priority = :priority::smallint
     AND b.available_at <= (SELECT available_at FROM last)
-    AND b.ord <= (SELECT ord FROM last)
+    AND b.claim_order <= (SELECT claim_order FROM last)
 ) AS u
 WHERE u.seq <> :without::bigint
-ORDER BY u.ord;
+ORDER BY u.claim_order;
 
--- @write
--- Positions by id; not joined, see `read.sql`.
+-- @set
+-- By id; a join could be planned as a scan.
 UPDATE outlast.waiting
-SET position = (:places::jsonb ->> job::text)::bigint
+SET position = (:positions::jsonb ->> job::text)::bigint
 WHERE job = ANY(:jobs::uuid[]);
 
 -- @renumber
--- A `position` queue: everybody who waits.
+-- A `position` queue: every waiting job.
 UPDATE outlast.waiting AS w
 SET position = p.place
 FROM (
   SELECT
     e.job,
-    :gap::bigint * row_number() OVER (PARTITION BY e.priority ORDER BY e.ord) AS place
+    :gap::bigint * row_number() OVER (PARTITION BY e.priority ORDER BY e.claim_order) AS place
   FROM outlast.waiting AS e
   WHERE e.queue = :queue::text
 ) AS p
 WHERE w.job = p.job AND w.position <> p.place;
 
 -- @renumber_placed
--- A `scheduled` queue: those that were put somewhere, on their side of 0.
+-- A `scheduled` queue: the moved jobs, on their side of 0.
 UPDATE outlast.waiting AS w
 SET position = p.place
 FROM (
@@ -166,10 +169,10 @@ FROM (
     e.job,
     CASE
       WHEN e.position > 0 THEN :gap::bigint * row_number() OVER (
-        PARTITION BY e.priority, e.position > 0 ORDER BY e.ord
+        PARTITION BY e.priority, e.position > 0 ORDER BY e.claim_order
       )
       ELSE -:gap::bigint * row_number() OVER (
-        PARTITION BY e.priority, e.position > 0 ORDER BY e.ord DESC
+        PARTITION BY e.priority, e.position > 0 ORDER BY e.claim_order DESC
       )
     END AS place
   FROM outlast.waiting AS e

@@ -1,6 +1,6 @@
 -- @lock
--- One at a time in each of these queues, until the transaction ends; taken in one order by everybody,
--- so that no two wait for each other. The schema's name is part of the lock's.
+-- Advisory locks until the transaction ends, acquired in one order, so that no two transactions
+-- deadlock. The schema's name is part of the key.
 SELECT pg_advisory_xact_lock(l.key)
 FROM (
   SELECT DISTINCT hashtextextended('outlast.queue ' || n.name, 0) AS key
@@ -8,9 +8,9 @@ FROM (
   ORDER BY key
 ) AS l;
 
--- @settle
--- Waits for the claims under way, which may not know of the limit that is about to be set, and lets
--- none begin before it is: whoever counts afterwards sees what they took.
+-- @wait_for_claims
+-- SHARE mode waits for claims in progress, which may not know the new limit, and blocks new ones
+-- until the commit: a later count of open runs includes their runs.
 LOCK TABLE outlast.open_runs IN SHARE MODE;
 
 -- @set
@@ -46,12 +46,12 @@ ON CONFLICT (name) DO UPDATE SET
   resume_at = excluded.resume_at;
 
 -- @resume
--- One whose time has passed is over already.
+-- A pause whose time has passed has ended already.
 UPDATE outlast.queues
 SET paused_at = NULL, pause_reason = NULL, resume_at = NULL
 WHERE name = :name::text AND paused_at IS NOT NULL
   AND (resume_at IS NULL OR resume_at > :now::bigint);
 
--- @record
+-- @record_event
 INSERT INTO outlast.events (queue, at, kind, token, reason, detail)
 VALUES (:name::text, :now::bigint, :kind::text, 0, :reason::text, :detail::text);

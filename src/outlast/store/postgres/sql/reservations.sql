@@ -3,8 +3,8 @@ SELECT id, queue, job, caller, request, status, reason, reserved_at, expires_at,
 FROM outlast.reservations
 WHERE queue = :queue::text AND status = 'active';
 
--- @place
--- Before all others of its priority, and before those without a position.
+-- @move_to_front
+-- Before all other jobs of its priority, with or without a position.
 UPDATE outlast.waiting
 SET position = least(
   0,
@@ -26,14 +26,14 @@ VALUES (
 )
 RETURNING id, queue, job, caller, request, status, reason, reserved_at, expires_at, ended_at;
 
--- @keep
+-- @extend
 UPDATE outlast.reservations
 SET span = :span::bigint, until = :mono::bigint + :span::bigint,
   expires_at = :now::bigint + :span::bigint
 WHERE id = :id::uuid AND status = 'active';
 
--- @use
--- The claim of its job takes the next place, and no more.
+-- @release_claimed
+-- Releases the reservation of a queue whose job was claimed.
 UPDATE outlast.reservations
 SET status = 'released', ended_at = :now::bigint
 WHERE queue = :queue::text AND status = 'active';
@@ -48,9 +48,9 @@ FROM unnest(:jobs::uuid[], :statuses::text[], :reasons::text[]) AS e (job, statu
 WHERE r.job = e.job AND r.status = 'active'
 RETURNING r.queue;
 
--- @freeable
--- Active ones that hold a queue for nothing: their job has ended, or is gone; or was taken, waits
--- again, and nobody has renewed them in time.
+-- @stale_queues
+-- Queues of active reservations without a purpose: the job ended or is gone, or it was claimed,
+-- waits again, and the reservation was not extended in time.
 SELECT r.queue
 FROM (SELECT * FROM outlast.reservations AS a WHERE a.status = 'active' OFFSET 0) AS r
 WHERE (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job) IS NULL
@@ -60,7 +60,7 @@ WHERE (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job) IS NULL
 ORDER BY r.seq
 LIMIT :limit::bigint;
 
--- @free
+-- @release_stale
 UPDATE outlast.reservations AS r
 SET
   status = 'expired',
@@ -89,14 +89,14 @@ FROM outlast.reservations
 ORDER BY seq DESC
 LIMIT :limit::bigint;
 
--- @held
--- By the index of those alone: there may be many that ended.
+-- @all_active
+-- OFFSET 0 forces the partial index of active reservations: there may be many ended ones.
 SELECT id, queue, job, caller, request, status, reason, reserved_at, expires_at, ended_at
 FROM (SELECT * FROM outlast.reservations AS a WHERE a.status = 'active' OFFSET 0) AS r
 ORDER BY seq DESC
 LIMIT :limit::bigint;
 
--- @lapsed
+-- @expired
 SELECT id, queue, job, caller, request, status, reason, reserved_at, expires_at, ended_at
 FROM outlast.reservations
 WHERE status = 'active' AND until <= (SELECT coalesce(:mono::bigint, outlast.micros()))

@@ -1,8 +1,8 @@
--- The fence (the open run must bear exactly this token) is hidden from the planner, and the runs are
--- asked for by their ids: a plan that was made when nothing ran would join them the slow way.
+-- CASE hides the fence (the open run must have exactly this token) from the planner, and runs are
+-- read by id: a plan made while nothing ran would join them by a scan.
 
 -- @renew
--- With a direct job's lease its hold on the queue is renewed.
+-- Renewing the lease of a direct job extends its reservation.
 WITH clock AS MATERIALIZED (
   SELECT
     coalesce(:now::bigint, outlast.micros()) AS now,
@@ -29,7 +29,7 @@ kept AS (
 )
 SELECT job, token, cancel FROM renewed;
 
--- @report
+-- @record_progress
 UPDATE outlast.open_runs AS o
 SET progress = (
   SELECT l.progress::json
@@ -46,7 +46,7 @@ WHERE o.job = ANY(:jobs::uuid[])
 RETURNING o.job, o.token;
 
 -- @attach_open
--- Appended as text: what was there stays as it was, to the letter.
+-- Appended as text: the existing JSON is not rewritten.
 UPDATE outlast.open_runs
 SET artifacts = CASE
   WHEN artifacts IS NULL THEN :artifacts::text::json
@@ -55,7 +55,7 @@ END
 WHERE job = :job::uuid AND token = :token::integer;
 
 -- @attach_closed
--- Only to the job's latest run: a former holder has nothing more to say.
+-- Only to the latest run of the job: an earlier holder is refused.
 UPDATE outlast.runs
 SET artifacts = CASE
   WHEN artifacts IS NULL THEN :artifacts::text::json
@@ -70,27 +70,47 @@ SELECT 1
 FROM outlast.job_state
 WHERE id = :job::uuid AND token = :token::integer AND token > 0;
 
--- @lapsed
--- All that runs is few; an index of lease ends would cost every claim and every renewal.
-SELECT s.*
-FROM (
-  SELECT job, seq, lease_until FROM outlast.open_runs
-  WHERE lease_until <= (SELECT coalesce(:mono::bigint, outlast.micros()))
-  ORDER BY lease_until, seq
-  LIMIT :limit::bigint
-) AS o
-CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
-ORDER BY o.lease_until, o.seq;
+-- @of_job
+SELECT
+  r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
+  r.finished_at, r.error, r.result::text, r.exit_code, r.log_path,
+  coalesce(r.artifacts, '[]')::text, j.params::text, j.template_id, j.template_at,
+  r.progress::text
+FROM outlast.jobs AS j
+JOIN outlast.runs AS r ON r.job = j.id
+CROSS JOIN LATERAL (SELECT * FROM outlast.workers AS h WHERE h.id = r.worker OFFSET 0) AS k
+WHERE j.id = :id::uuid
+UNION ALL
+SELECT
+  o.run_id, j.id, o.token, 'running', NULL, k.instance_id, k.boot_id, o.started_at,
+  NULL, NULL, NULL, NULL, NULL,
+  coalesce(o.artifacts, '[]')::text, j.params::text, j.template_id, j.template_at,
+  o.progress::text
+FROM outlast.jobs AS j
+JOIN outlast.open_runs AS o ON o.job = j.id
+CROSS JOIN LATERAL (SELECT * FROM outlast.workers AS h WHERE h.id = o.worker OFFSET 0) AS k
+WHERE j.id = :id::uuid
+ORDER BY 3;
 
--- @overdue
--- The state is hidden from the planner, which would otherwise go through all that are queued.
-SELECT s.*
-FROM (
-  SELECT job, seq, start_deadline FROM outlast.waiting
-  WHERE start_deadline IS NOT NULL AND CASE WHEN state = 'queued' THEN true ELSE false END
-    AND start_deadline < (SELECT coalesce(:now::bigint, outlast.micros()))
-  ORDER BY start_deadline, seq
-  LIMIT :limit::bigint
-) AS w
-CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = w.job OFFSET 0) AS s
-ORDER BY w.start_deadline, w.seq;
+-- @events
+SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast.events AS e
+WHERE e.job = :id::uuid
+ORDER BY e.id;
+
+-- @events_of_no_job
+SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast.events AS e
+WHERE e.job IS NULL
+ORDER BY e.id;
+
+-- @stream
+-- Only events below the oldest open transaction, to which none can be added: see the ids of events.
+SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast.events AS e
+WHERE e.id > :after::bigint
+  AND e.id < (
+    (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + outlast.event_epoch()) << 24
+  )
+ORDER BY e.id
+LIMIT :limit::bigint;

@@ -1,5 +1,5 @@
 -- @save
--- An item of its own: what the database refuses takes nothing else with it.
+-- One savepoint per item: a refused item is rolled back alone.
 SAVEPOINT outlast_item;
 
 -- @undo

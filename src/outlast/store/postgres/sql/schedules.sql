@@ -2,7 +2,7 @@
 SELECT coalesce(:now::bigint, outlast.micros());
 
 -- @get
--- An id is never a name.
+-- A name is never a UUID.
 SELECT
   id, name, plan::text, version, created_at, updated_at, next_slot, next_trigger_at,
   last_triggered_at
@@ -25,8 +25,8 @@ ORDER BY name
 LIMIT :limit::bigint;
 
 -- @due
--- What is due, what time it is, and when the next one after these is due: all of one moment, hence
--- a row also where nothing is due.
+-- The due schedules, the time, and when the next one is due, in one snapshot; one row also if no
+-- schedule is due.
 WITH t AS MATERIALIZED (
   SELECT c.now, c.now + :ahead::bigint AS until
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
@@ -52,7 +52,7 @@ LEFT JOIN LATERAL (
 ORDER BY d.next_trigger_at, d.id;
 
 -- @create
--- Nothing if there is one of that id or of that name.
+-- No row if the id or the name exists.
 INSERT INTO outlast.schedules AS s (
   id, name, plan, enabled, created_at, updated_at, next_slot, next_trigger_at
 )
@@ -66,7 +66,7 @@ RETURNING
   s.next_trigger_at, s.last_triggered_at;
 
 -- @write
--- A name that another one has is refused by the index.
+-- A name in use violates the unique index.
 UPDATE outlast.schedules AS s
 SET
   name = :name::text,
@@ -88,16 +88,16 @@ RETURNING
   s.id, s.name, s.plan::text, s.version, s.created_at, s.updated_at, s.next_slot,
   s.next_trigger_at, s.last_triggered_at;
 
--- @hold
--- Where these stand, for as long as the transaction lasts: nobody else fires or edits them.
+-- @lock
+-- FOR UPDATE: no other transaction fires or edits these schedules until the commit.
 SELECT id, version, next_slot
 FROM outlast.schedules
 WHERE id = ANY(:ids::text[]::uuid[]) AND enabled
 ORDER BY id
 FOR UPDATE;
 
--- @go_on
--- Those are held, so that nothing needs to be compared. Without a job none has triggered.
+-- @advance
+-- The schedules are locked, so no version is compared. Without a job, none has triggered.
 UPDATE outlast.schedules AS s
 SET
   next_slot = u.next_slot,
@@ -108,8 +108,8 @@ FROM unnest(
 ) AS u (id, next_slot, next_trigger_at, triggered)
 WHERE s.id = u.id;
 
--- @answer
--- A slot that somebody took since the look is refused by the index.
+-- @add_slots
+-- A slot that was taken since the lookup violates the primary key.
 INSERT INTO outlast.slots (
   series, slot_at, outcome, planned, actual, schedule_id, job, reason
 )
@@ -127,16 +127,16 @@ WHERE series = :series::text AND slot_at < :before::bigint
 ORDER BY slot_at DESC
 LIMIT :limit::bigint;
 
--- @rows
+-- @slots_at
 SELECT series, slot_at, outcome, planned, actual, schedule_id, job, reason
 FROM outlast.slots
 WHERE series = :series::text AND slot_at = ANY(:moments::bigint[]);
 
--- @running
+-- @running_names
 SELECT o.name
 FROM outlast.open_runs AS o
 WHERE o.delivery = 'once' AND o.name = ANY(:names::text[]);
 
--- @misfired
--- The jobs of these slots could not start in time.
+-- @mark_slots_skipped
+-- The jobs of these slots missed their start deadline.
 UPDATE outlast.slots SET outcome = 'skipped' WHERE job = ANY(:jobs::text[]::uuid[]);

@@ -1,8 +1,8 @@
 -- @server
 SELECT current_setting('server_version_num')::integer;
 
--- @look
--- Whether the schema holds anything, and whether it is ours.
+-- @state
+-- Whether the schema holds any table, and whether they belong to Outlast.
 SELECT
   EXISTS (
     SELECT 1 FROM pg_catalog.pg_class AS c
@@ -17,7 +17,7 @@ SELECT
   );
 
 -- @lock
--- Whoever else migrates this schema waits.
+-- One migration of a schema at a time.
 SELECT pg_advisory_xact_lock(hashtextextended('outlast migrate ' || :name::text, 0));
 
 -- @create

@@ -1,5 +1,5 @@
--- Reading everything, by key, and writing it anew. Rows are written in the steps that their store took
--- itself, so that every trigger agrees.
+-- Pages of all rows by key, and their load. Rows are written in the order in which their store
+-- wrote them, so that no trigger refuses them.
 
 -- @queues
 SELECT name, ordering, gap, concurrency, paused_at, pause_reason, resume_at
@@ -38,9 +38,9 @@ WHERE id > coalesce(nullif(:id::text, ''), '00000000-0000-0000-0000-000000000000
 ORDER BY id
 LIMIT :limit::bigint;
 
--- @records
+-- @documents
 SELECT kind, key, value::text, version, created_at, updated_at
-FROM outlast.records
+FROM outlast.documents
 WHERE (kind, key) > (:kind::text, :key::text)
 ORDER BY kind, key
 LIMIT :limit::bigint;
@@ -48,7 +48,7 @@ LIMIT :limit::bigint;
 -- @jobs
 SELECT
   j.seq, j.id, j.type, j.name, j.queue, j.delivery, j.params::text, j.max_attempts, j.created_at,
-  j.slot_at, j.start_deadline, j.retry_of, coalesce(j.root, j.id), j.group_id, j.grp,
+  j.slot_at, j.start_deadline, j.retry_of, coalesce(j.root, j.id), j.group_id, j.member_group_id,
   j.template_id, j.template_at, j.schedule_id, coalesce(w.state, e.state), e.reason, e.at,
   coalesce(w.priority, e.priority), coalesce(w.position, e.position),
   coalesce(w.available_at, e.available_at), coalesce(w.token, e.token),
@@ -91,7 +91,7 @@ ORDER BY seq
 LIMIT :limit::bigint;
 
 -- @counters
--- The last numbers that were given. Of events, those that are there: an id is no number alone.
+-- The last numbers given. For events, the highest stored id: it is not a plain counter.
 SELECT c.name, c.last
 FROM (
   SELECT 'events' AS name, coalesce((SELECT max(id) FROM outlast.events), 0) AS last
@@ -100,7 +100,7 @@ FROM (
   UNION ALL
   SELECT 'jobs', last_value FROM outlast.jobs_seq_seq
   UNION ALL
-  SELECT 'documents', last_value FROM outlast.record_versions
+  SELECT 'documents', last_value FROM outlast.document_versions
   UNION ALL
   SELECT 'reservations', last_value FROM outlast.reservations_seq_seq
   UNION ALL
@@ -128,7 +128,7 @@ SET
   pause_reason = excluded.pause_reason,
   resume_at = excluded.resume_at;
 
--- @drop_queues
+-- @delete_queues
 DELETE FROM outlast.queues AS q
 USING json_to_recordset(:rows::json) AS r (name text)
 WHERE q.name = r.name;
@@ -151,11 +151,11 @@ SET
   reason = excluded.reason,
   swept = excluded.swept;
 
--- @drop_groups
--- Not before its members.
+-- @delete_groups
+-- Only after its members.
 DELETE FROM outlast.groups AS g
 WHERE g.seq = ANY(ARRAY(SELECT r.seq FROM json_to_recordset(:rows::json) AS r (seq bigint)))
-  AND (SELECT 1 FROM outlast.jobs AS j WHERE j.grp = g.id LIMIT 1) IS NULL;
+  AND (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id LIMIT 1) IS NULL;
 
 -- @put_keys
 INSERT INTO outlast.keys (scope, key, bucket, job)
@@ -164,13 +164,13 @@ FROM json_to_recordset(:rows::json) AS r (scope text, key text, bucket text, job
 ON CONFLICT (scope, key, bucket) DO UPDATE
 SET job = excluded.job;
 
--- @drop_keys
+-- @delete_keys
 DELETE FROM outlast.keys AS k
 USING json_to_recordset(:rows::json) AS r (scope text, key text, bucket text)
 WHERE k.scope = r.scope AND k.key = r.key AND k.bucket = r.bucket;
 
 -- @claim_slots
--- One that was answered without a job was run by hand since.
+-- A slot without a job was run manually since.
 UPDATE outlast.slots AS s
 SET
   outcome = 'manual',
@@ -201,8 +201,8 @@ SET outcome = r.outcome
 FROM json_to_recordset(:rows::json) AS r (series text, slot_at bigint, outcome text)
 WHERE s.series = r.series AND s.slot_at = r.slot_at AND s.outcome <> r.outcome;
 
--- @clear_schedules
--- A name may be another one's by now.
+-- @delete_conflicting_schedules
+-- A name may belong to another schedule by now.
 DELETE FROM outlast.schedules AS s
 USING json_to_recordset(:rows::json) AS r (id uuid, name text)
 WHERE s.id = r.id OR s.name = r.name;
@@ -220,13 +220,13 @@ FROM json_to_recordset(:rows::json) AS r (
   updated_at bigint, next_slot bigint, next_trigger_at bigint, last_triggered_at bigint
 );
 
--- @drop_schedules
+-- @delete_schedules
 DELETE FROM outlast.schedules AS s
 USING json_to_recordset(:rows::json) AS r (id uuid)
 WHERE s.id = r.id;
 
--- @put_records
-INSERT INTO outlast.records (kind, key, value, version, created_at, updated_at)
+-- @put_documents
+INSERT INTO outlast.documents (kind, key, value, version, created_at, updated_at)
 SELECT r.kind, r.key, r.value::json, r.version, r.created_at, r.updated_at
 FROM json_to_recordset(:rows::json) AS r (
   kind text, key text, value text, version bigint, created_at bigint, updated_at bigint
@@ -238,12 +238,12 @@ SET
   created_at = excluded.created_at,
   updated_at = excluded.updated_at;
 
--- @drop_records
-DELETE FROM outlast.records AS o
+-- @delete_documents
+DELETE FROM outlast.documents AS o
 USING json_to_recordset(:rows::json) AS r (kind text, key text)
 WHERE o.kind = r.kind AND o.key = r.key;
 
--- @edit_jobs
+-- @update_params
 UPDATE outlast.jobs AS j
 SET params = r.params::json
 FROM json_to_recordset(:rows::json) AS r (id uuid, params text)
@@ -252,7 +252,8 @@ WHERE j.id = r.id AND j.params::text <> r.params;
 -- @put_jobs
 INSERT INTO outlast.jobs (
   seq, id, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
-  start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id, active
+  start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at,
+  schedule_id, active
 )
 SELECT
   r.seq, r.id, r.type, r.name, r.queue, r.delivery, r.params::json, r.max_attempts, r.created_at,
@@ -268,21 +269,21 @@ FROM json_to_recordset(:rows::json) AS r (
 )
 ON CONFLICT (id) DO NOTHING;
 
--- @leave_jobs
+-- @delete_waiting
 DELETE FROM outlast.waiting
 WHERE job = ANY(ARRAY(
   SELECT (SELECT j.id FROM outlast.jobs AS j WHERE j.seq = r.seq)
   FROM json_to_recordset(:rows::json) AS r (seq bigint)
 ));
 
--- @wait_jobs
+-- @put_waiting
 INSERT INTO outlast.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-  start_deadline, token, failures, losses, grp, active
+  start_deadline, token, failures, losses, member_group_id, active
 )
 SELECT
   j.id, j.seq, r.state, j.queue, j.type, j.name, j.delivery, r.priority, r.position,
-  r.available_at, j.created_at, j.start_deadline, r.token, r.failures, r.losses, j.grp,
+  r.available_at, j.created_at, j.start_deadline, r.token, r.failures, r.losses, j.member_group_id,
   (
     SELECT 1 FROM outlast.keys AS k WHERE k.scope = 'active' AND k.job = r.root_id LIMIT 1
   ) IS NOT NULL
@@ -293,13 +294,13 @@ FROM json_to_recordset(:rows::json) AS r (
 CROSS JOIN LATERAL (SELECT * FROM outlast.jobs AS i WHERE i.id = r.id OFFSET 0) AS j
 WHERE r.state IN ('blocked', 'scheduled', 'queued', 'retry_wait');
 
--- @bury_jobs
+-- @mark_dead_letters
 UPDATE outlast.ends AS e
 SET state = r.state, reason = r.reason
 FROM json_to_recordset(:rows::json) AS r (id uuid, state text, reason text)
 WHERE e.job = r.id AND e.state <> r.state;
 
--- @end_jobs
+-- @put_ends
 INSERT INTO outlast.ends (
   job, seq, state, reason, at, queue, priority, position, available_at, token, failures, losses
 )
@@ -314,8 +315,8 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.jobs AS i WHERE i.id = r.id OFFSET 0) 
 WHERE r.state NOT IN ('blocked', 'scheduled', 'queued', 'retry_wait')
 ON CONFLICT (job) DO NOTHING;
 
--- @lay_jobs
--- What is deleted must have ended.
+-- @end_deleted_jobs
+-- A trigger allows the deletion of ended jobs only.
 INSERT INTO outlast.ends (
   job, seq, state, at, queue, priority, position, available_at, token, failures, losses
 )
@@ -324,14 +325,14 @@ FROM json_to_recordset(:rows::json) AS r (seq bigint)
 JOIN outlast.jobs AS j ON j.seq = r.seq
 ON CONFLICT (job) DO NOTHING;
 
--- @gone_jobs
+-- @delete_jobs
 DELETE FROM outlast.jobs AS j
 USING json_to_recordset(:rows::json) AS r (seq bigint)
 WHERE j.seq = r.seq
 RETURNING j.id;
 
--- @grow_runs
--- Artifacts may come late.
+-- @update_runs
+-- Artifacts may be attached after the end of a run.
 UPDATE outlast.runs AS o
 SET artifacts = nullif(r.artifacts, '[]')::json, exit_code = r.exit_code, error = r.error
 FROM json_to_recordset(:rows::json) AS r (
@@ -339,7 +340,7 @@ FROM json_to_recordset(:rows::json) AS r (
 )
 WHERE o.job = r.job_id AND o.token = r.token;
 
--- @run_workers
+-- @put_workers
 INSERT INTO outlast.workers (instance_id, boot_id)
 SELECT DISTINCT r.holder, r.boot_id
 FROM json_to_recordset(:rows::json) AS r (holder text, boot_id text)
@@ -377,7 +378,7 @@ WHERE r.job_id IS NULL
   OR (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job_id) IS NOT NULL
 ON CONFLICT (id) DO NOTHING;
 
--- @drop_events
+-- @delete_events
 DELETE FROM outlast.events AS e
 USING json_to_recordset(:rows::json) AS r (id bigint)
 WHERE e.id = r.id;
@@ -404,13 +405,13 @@ SET
   until = excluded.until,
   ended_at = excluded.ended_at;
 
--- @drop_reservations
+-- @delete_reservations
 DELETE FROM outlast.reservations AS o
 USING json_to_recordset(:rows::json) AS r (seq bigint)
 WHERE o.seq = r.seq;
 
 -- @raise_counters
--- The numbers that rows bear count too.
+-- Counters also rise to the numbers of stored rows.
 WITH r AS MATERIALIZED (
   SELECT name, last FROM json_to_recordset(:rows::json) AS i (name text, last bigint)
 )
@@ -430,9 +431,9 @@ SELECT
     (SELECT max(seq) FROM outlast.reservations),
     (SELECT max(r.last) FILTER (WHERE r.name = 'reservations') FROM r)
   )),
-  setval('outlast.record_versions', greatest(
-    (SELECT last_value FROM outlast.record_versions),
-    (SELECT max(version) FROM outlast.records),
+  setval('outlast.document_versions', greatest(
+    (SELECT last_value FROM outlast.document_versions),
+    (SELECT max(version) FROM outlast.documents),
     (SELECT max(r.last) FILTER (WHERE r.name = 'documents') FROM r)
   )),
   setval('outlast.schedule_versions', greatest(

@@ -1,32 +1,33 @@
 -- @get
-SELECT stage, other, by_whom, until, grace FROM outlast.footing;
+SELECT stage, other, transfer_id, until, grace FROM outlast.transfer_status;
 
 -- @lock
--- Of two who lead a store on, one waits.
-SELECT pg_advisory_xact_lock(hashtextextended('outlast footing ' || :name::text, 0));
+-- One change of the transfer status at a time.
+SELECT pg_advisory_xact_lock(hashtextextended('outlast transfer ' || :name::text, 0));
 
--- @patience
+-- @set_lock_timeout
 SELECT set_config('lock_timeout', :millis::text, true);
 
--- @shut
--- Whoever looked at the footing has committed, or looks again: until then nobody begins anything.
-LOCK TABLE outlast.footing IN ACCESS EXCLUSIVE MODE;
+-- @lock_table
+-- ACCESS EXCLUSIVE waits for every transaction that has read the status, and blocks new readers
+-- until the commit.
+LOCK TABLE outlast.transfer_status IN ACCESS EXCLUSIVE MODE;
 
 -- @set
-INSERT INTO outlast.footing (one, stage, other, by_whom, until, grace)
+INSERT INTO outlast.transfer_status (one, stage, other, transfer_id, until, grace)
 VALUES (1, :stage::text, :other::text, :transfer_id::text, :until::bigint, :grace::bigint)
 ON CONFLICT (one) DO UPDATE
 SET
   stage = excluded.stage,
   other = excluded.other,
-  by_whom = excluded.by_whom,
+  transfer_id = excluded.transfer_id,
   until = excluded.until,
   grace = excluded.grace;
 
 -- @clear
-DELETE FROM outlast.footing;
+DELETE FROM outlast.transfer_status;
 
--- @require
+-- @require_open
 SELECT CASE
-  WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(:now::bigint)
+  WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(:now::bigint)
 END;

@@ -1,5 +1,5 @@
--- @enlist
--- A claim of an earlier moment may have left a row already.
+-- @register
+-- An earlier claim may have added the row.
 INSERT INTO outlast.workers AS k (instance_id, boot_id, started_at, seen_at, alive_until, info)
 VALUES (:instance::text, :boot::text, :now::bigint, :now::bigint, -1, :info::json)
 ON CONFLICT (instance_id, boot_id) DO UPDATE SET
@@ -9,7 +9,7 @@ ON CONFLICT (instance_id, boot_id) DO UPDATE SET
   alive_until = excluded.alive_until,
   info = excluded.info;
 
--- @beat
+-- @heartbeat
 UPDATE outlast.workers
 SET
   seen_at = coalesce(:now::bigint, outlast.micros()),
@@ -18,7 +18,7 @@ WHERE instance_id = :instance::text AND boot_id = :boot::text
   AND started_at IS NOT NULL AND stopped_at IS NULL
 RETURNING id;
 
--- @retire
+-- @deregister
 UPDATE outlast.workers
 SET stopped_at = :now::bigint
 WHERE instance_id = :instance::text AND boot_id = :boot::text
@@ -32,8 +32,8 @@ FROM outlast.workers
 WHERE started_at IS NOT NULL
 ORDER BY started_at, instance_id, boot_id;
 
--- @forget
--- Long stopped, or long silent. The row itself stays while runs point at it.
+-- @clear_registrations
+-- Stopped long ago, or without a heartbeat. The row stays while runs reference it.
 UPDATE outlast.workers
 SET started_at = NULL, seen_at = NULL, stopped_at = NULL, alive_until = NULL, info = NULL
 WHERE started_at IS NOT NULL

@@ -1,4 +1,4 @@
-"""The SQL, read from the files beside this one, with its names turned into a driver's marks."""
+"""Named SQL statements with the placeholders of the drivers: `:name` to `$1` and `%(name)s`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 Probe = Callable[[str, bool], None]
-"""Called with a statement's name, before (False) and after (True) it runs; tests kill there."""
+"""Called with a statement's name before (False) and after (True) it runs; used by crash tests."""
 
 TRANSACTION = {
     "unit_of_work.begin": "BEGIN",
@@ -17,16 +17,16 @@ TRANSACTION = {
 }
 
 SCHEMA = "outlast"
-"""The schema that the files name; another one takes its place word for word."""
+"""The schema that the SQL files name; `in_schema` replaces it."""
 
 _NAME = re.compile(r"(?<!:):([a-z_]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement: `text` numbers its values as asyncpg wants them, `names` says in which order.
+    """One statement: `text` with numbered placeholders for asyncpg, in the order of `names`.
 
-    `named` is the same for psycopg.
+    `named` is the same statement for psycopg.
     """
 
     text: str
@@ -34,22 +34,23 @@ class Statement:
     named: str
 
     def bind(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the values in the order of the numbered placeholders."""
         return [values[name] for name in self.names]
 
 
 @cache
 def statements(schema: str = SCHEMA) -> Mapping[str, Statement]:
-    """Every statement by its name: the file's, a dot, and the words after `-- @` above it."""
+    """Return every statement by name: file name, dot, and the word after `-- @` above it."""
     folder = resources.files(__package__) / "sql"
     found = dict(TRANSACTION)
     for file in folder.iterdir():
         if file.name.endswith(".sql"):
-            found.update(_named(file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")))
+            found.update(_split(file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")))
     return {name: _statement(in_schema(text, schema)) for name, text in found.items()}
 
 
 def in_schema(text: str, schema: str) -> str:
-    """The same SQL for our tables in that schema, whose name was checked when the URL was read."""
+    """Return the SQL with that schema; its name was checked when the URL was parsed."""
     return re.sub(rf"\b{SCHEMA}(?=\.[a-z])|(?<=IF NOT EXISTS ){SCHEMA}\b", f'"{schema}"', text)
 
 
@@ -60,13 +61,13 @@ def _statement(text: str) -> Statement:
     return Statement(numbered, names, _NAME.sub(r"%(\1)s", text.replace("%", "%%")))
 
 
-def _named(file: str, text: str) -> dict[str, str]:
+def _split(file: str, text: str) -> dict[str, str]:
     _, *parts = text.split("-- @")
-    split = (part.split("\n", 1) for part in parts)
-    return {f"{file}.{name.strip()}": _bare(body) for name, body in split}
+    pairs = (part.split("\n", 1) for part in parts)
+    return {f"{file}.{name.strip()}": _without_comments(body) for name, body in pairs}
 
 
-def _bare(body: str) -> str:
-    """Without comments, in which a colon would look like a name."""
+def _without_comments(body: str) -> str:
+    """Return the SQL without comments, in which a colon would read as a placeholder."""
     lines = (line for line in body.strip().splitlines() if not line.lstrip().startswith("--"))
     return "\n".join(line.split(" -- ", 1)[0].rstrip() for line in lines).rstrip("; \n")

@@ -1,0 +1,283 @@
+"""Claim jobs: one statement if the queue has no gate, else under the queue's lock."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from itertools import repeat
+from math import inf
+from typing import Any, Final
+
+from outlast.clock import from_micros
+from outlast.core.delivery import Delivery
+from outlast.core.duration import MICROSECOND
+from outlast.core.queue import QueueGate
+from outlast.core.run import Claim, LeaseHolder
+from outlast.errors import StoreBusy, StoreUnavailable
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
+from outlast.store.postgres.connection import CONNECTION_ERRORS, RETRYABLE, translated
+from outlast.store.postgres.operations.base import PostgresOperations
+from outlast.store.postgres.operations.queues import lock_queues
+from outlast.store.postgres.operations.reservations import release_claimed_reservation
+from outlast.store.postgres.operations.savepoint import is_unique_violation
+from outlast.store.postgres.operations.scan_floor import ClaimScan
+from outlast.store.postgres.retry import retry_while_unavailable
+from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.rows import jobs as job_rows
+
+log = logging.getLogger("outlast.store")
+
+MAX_CLAIM_ATTEMPTS: Final = 20
+"""Number of times a claim is repeated after a conflict with another claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """The parameters of one claim."""
+
+    holder: LeaseHolder
+    queue: str
+    types: Sequence[str]
+    limit: int
+    prefetch: int
+    lease: timedelta
+    prefix: str
+    opened: int = 0  # runs that an earlier statement opened under the same prefix
+
+    @property
+    def worker_key(self) -> dict[str, str]:
+        """The worker as the statements name it."""
+        return {"instance": self.holder.instance_id, "boot": self.holder.boot_id}
+
+    def values(self, **overrides: Any) -> dict[str, Any]:
+        """Return the values of the claim statement; `overrides` replace its defaults."""
+        defaults = {
+            "queue": self.queue,
+            "types": list(self.types),
+            "floors": [b""] * len(self.types),
+            "limit": self.limit,
+            "prefetch": self.prefetch,
+            "lease": self.lease // MICROSECOND,
+            "prefix": self.prefix,
+            "opened": self.opened,
+            "promoted": False,
+            "gated": False,
+            "only": None,
+            "slow": inf,
+        }
+        return defaults | self.worker_key | overrides
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The row that a claim statement returns: the queue gate, the claims and their timing."""
+
+    is_paused: bool
+    concurrency: int | None
+    is_reserved: bool
+    is_due: bool  # a job is due and must be promoted first
+    worker_unregistered: bool  # its worker has no row yet
+    claims: list[Claim]
+    lasts: Sequence[bytes | None]  # last claim order by type, if the scan was slow
+    scan_seconds: float  # at the server, until the jobs were found
+    total_seconds: float  # at the server, until the statement was done
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the queue gate needs the queue's lock."""
+        return self.is_paused or self.concurrency is not None or self.is_reserved
+
+
+class PostgresClaimOperations(PostgresOperations):
+    """The claim and the promotion of due jobs."""
+
+    async def claim(
+        self,
+        holder: LeaseHolder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        """Claim up to `limit` due jobs, plus `prefetch` jobs that may be prefetched."""
+        if limit + prefetch < 1 or not types:
+            return []
+        request = ClaimRequest(
+            holder=holder,
+            queue=queue,
+            types=sorted(types),
+            limit=limit,
+            prefetch=prefetch,
+            lease=lease,
+            prefix="",
+        )
+        return await retry_while_unavailable(
+            partial(self._claim_idempotent, request, []), self.address
+        )
+
+    async def promote_due(self, *, limit: int) -> int:
+        """Queue up to `limit` jobs whose time has come; return their number."""
+        with translated(self.address):
+            async with self._pool.connection("claim").acquire() as runner:
+                return await runner.change("claim.promote", {"now": self._now, "limit": limit})
+
+    async def _claim_idempotent(self, request: ClaimRequest, prefixes: list[str]) -> list[Claim]:
+        """Claim jobs. If the reply to an earlier attempt was lost, return the runs it opened.
+
+        Runs are found by their run-id prefix, one per attempt.
+        """
+        opened = (
+            await self._pool.rows("claim.opened_by_prefix", prefixes=prefixes) if prefixes else []
+        )
+        if opened:
+            return [job_rows.claim(row) for row in opened]
+        prefixes.append(self._ids.prefix())
+        return await self._claim(replace(request, prefix=prefixes[-1]))
+
+    async def _claim(self, request: ClaimRequest) -> list[Claim]:
+        promoted = False
+        for _ in range(MAX_CLAIM_ATTEMPTS):
+            try:
+                result = await self._claim_ungated(request, promoted=promoted)
+                if result.is_gated and not result.is_paused:
+                    return await self._claim_gated(request)
+            except RETRYABLE:
+                await asyncio.sleep(0)
+            except Exception as error:
+                if not is_unique_violation(error):  # another claim opened a run of a `once` name
+                    raise
+            else:
+                if not await self._prepare(request, result):
+                    return result.claims
+                promoted = True
+        raise StoreBusy(
+            f"{self.address.safe_text}: the claim of queue {request.queue} conflicted with other "
+            f"claims {MAX_CLAIM_ATTEMPTS} times; try again"
+        )
+
+    async def _claim_gated(self, request: ClaimRequest) -> list[Claim]:
+        operation = partial(claim_with_queue_lock, request=request, now=self._now, mono=self._mono)
+        return await self._pool.transact(operation, "claim")
+
+    async def _claim_ungated(self, request: ClaimRequest, *, promoted: bool) -> ClaimResult:
+        """Claim by the small statement, or by the large one if the queue has a backlog."""
+        backlogged, floors = self._pool.backlogged_queues, self._pool.floors
+        has_floor = any(floors.of(request.queue, request.types))
+        if request.queue in backlogged or has_floor or not request.limit:
+            return await self._claim_backlog(request, promoted=promoted)
+        small = await self._claim_small(request, promoted=promoted)
+        if len(small.claims) < request.limit and small.total_seconds < floors.pace.seconds:
+            return small
+        backlogged.add(request.queue)
+        if small.is_gated or len(small.claims) < request.limit or not request.prefetch:
+            return small
+        return replace(
+            small, claims=small.claims + await self._prefetch(request, len(small.claims))
+        )
+
+    async def _prefetch(self, request: ClaimRequest, opened: int) -> list[Claim]:
+        """Claim beyond the limit. The claims of the first statement stay valid if this fails."""
+        try:
+            rest = replace(request, limit=0, opened=opened)
+            return (await self._claim_backlog(rest, promoted=True)).claims
+        except (StoreUnavailable, *CONNECTION_ERRORS):
+            raise  # runs may have been opened: the next attempt finds all of them by their prefix
+        except Exception as error:  # noqa: BLE001 - the statement wrote nothing
+            log.warning("prefetch failed queue=%s: %s", request.queue, error)
+            return []
+
+    async def _claim_small(self, request: ClaimRequest, *, promoted: bool) -> ClaimResult:
+        values = {"promoted": promoted, "now": self._now, "mono": self._mono}
+        async with self._pool.connection("claim").acquire() as runner:
+            return to_result((await runner.fetch("claim.small", request.values(**values)))[0])
+
+    async def _claim_backlog(self, request: ClaimRequest, *, promoted: bool) -> ClaimResult:
+        # A claim that only prefetches skips other jobs: its floors are kept apart.
+        known = self._pool.floors if request.limit else self._pool.prefetch_floors
+        floors = known.of(request.queue, request.types)
+        moments = {"now": self._now, "mono": self._mono, "slow": known.pace.seconds}
+        values = {"floors": floors, "promoted": promoted, **moments}
+        async with self._pool.connection("claim").acquire() as runner:
+            result = to_result((await runner.fetch("claim.backlog", request.values(**values)))[0])
+        scan = ClaimScan(
+            result.lasts, result.scan_seconds, result.total_seconds, was_full=not any(floors)
+        )
+        known.learn(request.queue, request.types, scan)
+        if not any(floors) and len(result.claims) < request.limit + request.prefetch:
+            self._pool.backlogged_queues.discard(request.queue)
+        return result
+
+    async def _prepare(self, request: ClaimRequest, result: ClaimResult) -> bool:
+        """Promote due jobs and add the worker's row; return False if neither was needed."""
+        if not result.is_due and not (result.worker_unregistered and not result.is_paused):
+            return False
+        async with self._pool.connection("claim").acquire() as runner:
+            if result.is_due:
+                promote = {"now": self._now, "limit": MAX_PROMOTED_PER_CLAIM}
+                await runner.change("claim.promote", promote)
+            if result.worker_unregistered:
+                await runner.change("claim.add_worker", request.worker_key)
+        return True
+
+
+async def claim_with_queue_lock(
+    work: UnitOfWork, request: ClaimRequest, *, now: int | None, mono: int | None
+) -> list[Claim]:
+    """Claim from a queue with a concurrency limit or a reservation, one claim at a time.
+
+    `now` and `mono` are a test's clock, or None: runs start when the lock was acquired, not when
+    the transaction began.
+    """
+    await lock_queues(work, [request.queue])
+    await work.run("claim.promote", now=work.now, limit=MAX_PROMOTED_PER_CLAIM)
+    [found] = await work.rows("claim.gate", queue=request.queue, now=work.now)
+    is_paused, concurrency, is_reserved, job, open_runs = found
+    gate = QueueGate(
+        is_paused=is_paused,
+        concurrency=concurrency,
+        open_runs=open_runs,
+        is_reserved=is_reserved,
+    )
+    limit, prefetch = gate.capacity(request.limit, request.prefetch)
+    if limit + prefetch < 1:
+        return []
+    capacity = {"limit": limit, "prefetch": prefetch, "only": job, "gated": True, "promoted": True}
+    await work.run("claim.add_worker", **request.worker_key)
+    values = request.values(now=now, mono=mono, **capacity)
+    claims = to_result((await work.rows("claim.backlog", **values))[0]).claims
+    if claims and gate.is_reserved:
+        work.ended = True  # the caller of the direct run waits for this notification
+        if not gate.keeps_reservation:
+            await release_claimed_reservation(work, request.queue)
+    return claims
+
+
+def to_result(row: Row) -> ClaimResult:
+    """Return the result of a claim statement from its row."""
+    gate, columns, (lasts, scan_seconds, total_seconds) = row[:5], row[5:15], row[15:]
+    claims = [] if columns[0] is None else _claims(*columns)
+    is_paused, concurrency, is_reserved, is_due, unregistered = gate
+    before = (is_paused, concurrency, is_reserved, is_due, unregistered)
+    return ClaimResult(*before, claims, lasts or (), scan_seconds or 0.0, total_seconds)
+
+
+_DELIVERIES = {str(delivery): delivery for delivery in Delivery}
+
+
+def _claims(
+    jobs: Any, tokens: Any, runs: Any, types: Any, params: Any, deliveries: Any, *others: Any
+) -> list[Claim]:
+    """Build claims from columns. This is the hottest loop of a worker."""
+    named = [_DELIVERIES[delivery] for delivery in deliveries]
+    *counts, slots = others
+    if slots is None:
+        return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))
+    moments = [None if at is None else from_micros(at) for at in slots]
+    not_cancelled = repeat(False)
+    return list(
+        map(Claim, jobs, tokens, runs, types, params, named, *counts, not_cancelled, moments)
+    )

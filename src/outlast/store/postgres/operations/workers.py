@@ -1,0 +1,61 @@
+"""The worker registry: register, heartbeat, deregister, list."""
+
+from datetime import timedelta
+
+from outlast.core.duration import MICROSECOND
+from outlast.core.run import LeaseHolder
+from outlast.core.worker import WorkerInfo, WorkerRecord
+from outlast.store.postgres.operations.base import PostgresOperations
+from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.rows import jobs as job_rows
+
+
+class PostgresWorkerOperations(PostgresOperations):
+    """The worker registry."""
+
+    async def register_worker(self, worker_info: WorkerInfo) -> None:
+        """Register a worker under its instance and boot id."""
+        info = job_rows.worker_info(worker_info)
+        key = _worker_key(worker_info.holder)
+
+        async def register(work: UnitOfWork) -> None:
+            await work.run("workers.register", info=info, now=work.now, **key)
+
+        await self._pool.transact(register)
+
+    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+        """Mark a worker as alive for `span`; return False if it is not registered."""
+        found = await self._pool.rows(
+            "workers.heartbeat",
+            now=self._now,
+            mono=self._mono,
+            span=span // MICROSECOND,
+            **_worker_key(holder),
+        )
+        return bool(found)
+
+    async def deregister_worker(self, holder: LeaseHolder) -> None:
+        """Mark a worker as stopped; a no-op if it is not registered."""
+
+        async def deregister(work: UnitOfWork) -> None:
+            await work.run("workers.deregister", now=work.now, **_worker_key(holder))
+
+        await self._pool.transact(deregister)
+
+    async def workers(self) -> list[WorkerRecord]:
+        """Return every registered worker, oldest first."""
+        found = await self._pool.rows("workers.list", mono=self._mono)
+        return [job_rows.worker(tuple(row)) for row in found]
+
+
+async def clear_registrations(work: UnitOfWork, before: int) -> None:
+    """Clear the registration of workers that stopped, or were last seen, before that moment.
+
+    Their rows stay, because runs reference them.
+    """
+    await work.run("workers.clear_registrations", before=before, mono=work.mono)
+
+
+def _worker_key(holder: LeaseHolder) -> dict[str, str]:
+    """Return the worker as the statements name it."""
+    return {"instance": holder.instance_id, "boot": holder.boot_id}

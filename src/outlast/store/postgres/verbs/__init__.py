@@ -1,1 +1,0 @@
-"""The writing verbs of the contract: what each one does inside a transaction."""
