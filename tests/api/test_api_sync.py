@@ -129,7 +129,7 @@ def test_an_async_iterator_can_be_gone_through(app, send, wait):
 
 def test_an_iterator_that_was_left_is_closed(app, send, wait):
     wait(wait(send.options(delay="1h").enqueue(1)).cancel())
-    listeners = app.store._listeners._wakes
+    listeners = app.store._subscribers._wakes
     events = wait.each(app.event_stream(follow=True))
     assert next(events).kind == "cancelled"
     assert len(listeners) == 1
@@ -167,7 +167,7 @@ def test_an_app_can_go_from_loop_to_loop(app, send):
 
     for _ in range(3):
         assert asyncio.run(wait_for_one()) == [2, 2, 2]
-    assert len(app.store._listeners._wakes) <= 1, "what belonged to closed loops listens no more"
+    assert len(app.store._subscribers._wakes) <= 1, "what belonged to closed loops listens no more"
     with app.sync() as wait:
         assert wait(wait_for_one()) == [2, 2, 2]
 

@@ -32,7 +32,7 @@ NEWCOMER = LeaseHolder(instance_id="newcomer", boot_id="boot-9")
 
 # Run once per connection, before any verb, in memory: nothing to be half-way through.
 ELSEWHERE = {"schema.has_meta", "schema.is_empty"} | {
-    name for name in statements() if name.startswith("schema.scratch_")
+    name for name in statements() if name.startswith("schema.temp_")
 }
 
 
