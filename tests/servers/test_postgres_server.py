@@ -12,9 +12,10 @@ import asyncpg
 import pytest
 
 from outlast.testing.servers import postgres_binaries
-from outlast.testing.servers.postgres import PostgresServer, ServerFailed, postgres_server
+from outlast.testing.servers.postgres import PostgresServer, postgres_server
 from outlast.testing.servers.postgres_shared import SCHEMAS, fresh_schemas, shared_postgres
 from outlast.testing.servers.process_tree import is_alive, serving
+from outlast.testing.servers.server_process import ServerFailed
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-from outlast.testing.servers.looping import LoopThread, serving
+from outlast.testing.servers.looping import ServerThread, serving
 from support.servers.pg_wire import READY, Messages, Statements
 
 CHUNK: Final = 1 << 16
@@ -28,7 +28,7 @@ def fault_proxy(port: int) -> Iterator["FaultProxy"]:
 class FaultProxy:
     """Its faults, which hold for all connections from the moment the call returns."""
 
-    def __init__(self, port: int, faults: "_Faults", thread: LoopThread) -> None:
+    def __init__(self, port: int, faults: "_Faults", thread: ServerThread) -> None:
         self.port = port
         self._faults = faults
         self._thread = thread

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from outlast.testing.servers.looping import LoopThread, serving
+from outlast.testing.servers.looping import ServerThread, serving
 from support.servers.pg_wire import CANCEL, IDLE, KEY, READY, START, TERMINATE, Message, Messages
 
 CHUNK: Final = 1 << 16
@@ -34,7 +34,7 @@ def transaction_pooler(port: int, *, size: int = 2) -> Iterator["TransactionPool
 class TransactionPooler:
     """Where it listens, and how much it has pooled."""
 
-    def __init__(self, port: int, pools: "_Pools", thread: LoopThread) -> None:
+    def __init__(self, port: int, pools: "_Pools", thread: ServerThread) -> None:
         self.port = port
         self._pools, self._thread = pools, thread
 

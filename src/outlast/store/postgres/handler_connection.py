@@ -30,7 +30,7 @@ CLOSE_TIMEOUT_S: Final = 1.0
 """Seconds that closing a connection may take."""
 
 
-class TransactionGuard:
+class PostgresTransactionGuard:
     """The state of a handler transaction, which decides whether statements are allowed."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class TransactionGuard:
 class GuardedAsyncpgConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
     """An asyncpg connection that reports itself closed once its transaction has ended."""
 
-    guard: TransactionGuard | None = None
+    guard: PostgresTransactionGuard | None = None
 
     def is_closed(self) -> bool:
         """Return whether the connection is closed or its transaction has ended."""
@@ -190,7 +190,7 @@ async def connect_async(address: PostgresUrl, probe: Probe | None) -> HandlerCon
             server_settings={} if address.pooler else {"application_name": APPLICATION_NAME},
             **cache,
         )
-    connection.guard = TransactionGuard()
+    connection.guard = PostgresTransactionGuard()
     return AsyncHandlerConnection(connection, address, probe)
 
 
@@ -247,7 +247,7 @@ def _guarded_psycopg_class() -> Any:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self.guard = TransactionGuard()
+            self.guard = PostgresTransactionGuard()
             self.cursor_factory = GuardedCursor
 
         def commit(self) -> None:
@@ -272,7 +272,7 @@ def _guarded_psycopg_class() -> Any:
 @contextmanager
 def _guarded(connection: Any) -> Iterator[None]:
     """Refuse a statement after the transaction; note if the statement itself ended it."""
-    guard: TransactionGuard = connection.guard
+    guard: PostgresTransactionGuard = connection.guard
     if guard.is_active:
         guard.refuse()
     try:

@@ -15,7 +15,7 @@ from outlast.store.postgres.connection import translate_error
 from outlast.store.postgres.handler_connection import ENDED_BY_HANDLER, HandlerConnection
 from outlast.store.postgres.operations.apply import apply_changes
 from outlast.store.postgres.pool import ConnectionPool
-from outlast.store.postgres.unit_of_work import UnitOfWork, begin_unit
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, begin_unit
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class PostgresTransaction:
             "handler_transaction.begin", {"millis": millis}
         )
 
-    async def _finish(self, changes: Sequence[Change]) -> UnitOfWork | None:
+    async def _finish(self, changes: Sequence[Change]) -> PostgresUnitOfWork | None:
         runner = self._handler_connection.runner
         if not self._handler_connection.in_transaction:
             raise RunError(ENDED_BY_HANDLER)

@@ -18,7 +18,7 @@ from outlast.store.postgres.connection import (
 from outlast.store.postgres.group_commit import GroupCommit
 from outlast.store.postgres.operations.scan_floor import TIMELESS, Pace, ScanFloors
 from outlast.store.postgres.placeholders import Probe
-from outlast.store.postgres.unit_of_work import AsyncpgRunner, Row, UnitOfWork, begin_unit
+from outlast.store.postgres.unit_of_work import AsyncpgRunner, PostgresUnitOfWork, Row, begin_unit
 from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class ConnectionPool:
             lambda: _fetch(connection, name, values), attempts=MAX_READ_ATTEMPTS
         )
 
-    async def in_snapshot(self, read: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+    async def in_snapshot(self, read: Callable[[PostgresUnitOfWork], Awaitable[T]]) -> T:
         """Return the result of `read`, whose statements all see one snapshot."""
         connection = self.connection("read-0")
         return await self.with_reconnect(
@@ -144,7 +144,7 @@ class ConnectionPool:
         )
 
     async def transact(
-        self, operation: Callable[[UnitOfWork], Awaitable[T]], purpose: str = "write"
+        self, operation: Callable[[PostgresUnitOfWork], Awaitable[T]], purpose: str = "write"
     ) -> T:
         """Run an operation in a transaction, commit it and return its result.
 
@@ -183,7 +183,7 @@ class ConnectionPool:
         raise AssertionError("unreachable")
 
     async def _transact(
-        self, connection: PooledConnection, operation: Callable[[UnitOfWork], Awaitable[T]]
+        self, connection: PooledConnection, operation: Callable[[PostgresUnitOfWork], Awaitable[T]]
     ) -> T:
         async with connection.acquire() as runner:
             await runner.change("unit_of_work.begin", {})
@@ -198,7 +198,7 @@ class ConnectionPool:
         return answer
 
     async def _read_snapshot(
-        self, connection: PooledConnection, read: Callable[[UnitOfWork], Awaitable[T]]
+        self, connection: PooledConnection, read: Callable[[PostgresUnitOfWork], Awaitable[T]]
     ) -> T:
         async with connection.acquire() as runner:
             await runner.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -63,7 +63,7 @@ class AsyncpgRunner:
             self._probe(name, True)
 
 
-class UnitOfWork:
+class PostgresUnitOfWork:
     """One transaction: its statements, its time, and the notification of its commit.
 
     `now` is compared with due times and `mono` with leases. Both are the server's clock; tests
@@ -102,9 +102,11 @@ class UnitOfWork:
 
 async def begin_unit(
     runner: StatementRunner, clock: Clock | None, *, one_by_one: bool = False
-) -> UnitOfWork:
+) -> PostgresUnitOfWork:
     """Return the unit of work of an open transaction, with the time of the server or a test."""
     if clock is not None:
-        return UnitOfWork(runner, to_micros(clock.now()), clock.monotonic(), one_by_one=one_by_one)
+        return PostgresUnitOfWork(
+            runner, to_micros(clock.now()), clock.monotonic(), one_by_one=one_by_one
+        )
     now = (await runner.fetch("unit_of_work.now", {}))[0][0]
-    return UnitOfWork(runner, now, now, one_by_one=one_by_one)
+    return PostgresUnitOfWork(runner, now, now, one_by_one=one_by_one)

@@ -12,7 +12,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PATIENCE = 120.0
 
 
-class LoopThread:
+class ServerThread:
     """What it is asked to do is done when the call returns."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -26,14 +26,14 @@ class LoopThread:
 
 
 @contextmanager
-def serving(serve: Serve) -> Iterator[tuple[LoopThread, int]]:
+def serving(serve: Serve) -> Iterator[tuple[ServerThread, int]]:
     """Listen on a port of 127.0.0.1, which is answered, and serve whoever connects."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Future()
     thread = Thread(target=lambda: asyncio.run(_listen(serve, started)), name="outlast-proxy")
     thread.start()
     loop, stop, port = started.result(PATIENCE)
     try:
-        yield LoopThread(loop), port
+        yield ServerThread(loop), port
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(PATIENCE)

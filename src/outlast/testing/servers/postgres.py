@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from outlast.testing.servers import postgres_binaries, process_tree
+from outlast.testing.servers.server_process import ServerFailed
 
 NEWEST: Final = postgres_binaries.VERSIONS[0]
 USER: Final = "postgres"
@@ -32,10 +33,6 @@ QUICK: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes":
 
 PATIENCE: Final = 120
 """Seconds for a start or a stop on a busy machine, recovery included."""
-
-
-class ServerFailed(Exception):
-    """A PostgreSQL program failed; the message holds its output."""
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from outlast.store.postgres.operations.savepoint import (
     with_savepoint,
 )
 from outlast.store.postgres.retry import retry_while_unavailable
-from outlast.store.postgres.unit_of_work import StatementRunner, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, StatementRunner
 from outlast.store.postgres.uuids import are_uuids, is_uuid
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class PostgresAddOperations(PostgresOperations):
         return channel(self.address.schema, Topic.WORK) if self.address.notify else None
 
 
-async def add_jobs(work: UnitOfWork, jobs: Sequence[NewJob]) -> list[Added]:
+async def add_jobs(work: PostgresUnitOfWork, jobs: Sequence[NewJob]) -> list[Added]:
     """Insert jobs in the current transaction; each is stored, known or refused.
 
     A refused job does not abort the transaction. A unique violation by a concurrent insert does
@@ -212,7 +212,7 @@ def needs_locks(job: NewJob) -> bool:
     return job.member or job.retry_of is not None or is_far(job)
 
 
-async def lock_for_insert(work: UnitOfWork, jobs: Sequence[NewJob]) -> OpenGroups:
+async def lock_for_insert(work: PostgresUnitOfWork, jobs: Sequence[NewJob]) -> OpenGroups:
     """Lock queues, then groups, then predecessors, in the order of all transactions.
 
     Returns, for each group, why it accepts no member, or None if it does.
@@ -235,7 +235,7 @@ def _is_queryable(value: str) -> bool:
     return value.isascii() and "\0" not in value
 
 
-async def _membership_error(work: UnitOfWork, job: NewJob) -> str | None:
+async def _membership_error(work: PostgresUnitOfWork, job: NewJob) -> str | None:
     try:
         await require_membership(work, job)
     except ValueError as error:
@@ -243,11 +243,13 @@ async def _membership_error(work: UnitOfWork, job: NewJob) -> str | None:
     return None
 
 
-async def _add_jobs(work: UnitOfWork, groups: OpenGroups, jobs: Sequence[NewJob]) -> list[Added]:
+async def _add_jobs(
+    work: PostgresUnitOfWork, groups: OpenGroups, jobs: Sequence[NewJob]
+) -> list[Added]:
     return await repeat_lookup(work, partial(_lookup_and_write, work, groups, jobs))
 
 
-async def repeat_lookup(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
+async def repeat_lookup(work: PostgresUnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
     """Run a lookup with its write under a savepoint; repeat it after a unique violation."""
     for _ in range(MAX_LOOKUPS):
         try:
@@ -262,7 +264,7 @@ async def repeat_lookup(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T
 
 
 async def _lookup_and_write(
-    work: UnitOfWork, groups: OpenGroups, jobs: Sequence[NewJob]
+    work: PostgresUnitOfWork, groups: OpenGroups, jobs: Sequence[NewJob]
 ) -> list[Added]:
     existing = ExistingRows.read(await work.rows("add.existing", **lookup_values(jobs)), groups)
     plan = plan_inserts(jobs, existing, work.now)
@@ -270,7 +272,7 @@ async def _lookup_and_write(
     return plan.answers
 
 
-async def write_plan(work: UnitOfWork, plan: InsertPlan) -> None:
+async def write_plan(work: PostgresUnitOfWork, plan: InsertPlan) -> None:
     """Write the planned jobs with their keys and slots, and record manual retries."""
     if plan.inserts:
         values = insert_values(plan) | {"now": work.now, "channel": None, "placed": True}

@@ -33,7 +33,7 @@ from outlast.store.postgres.operations.savepoint import (
     with_savepoint,
 )
 from outlast.store.postgres.retry import retry_while_unavailable
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.postgres.uuids import is_uuid
 
 MAX_FINISHED_PER_STATEMENT: Final = 1000
@@ -168,7 +168,11 @@ def _finish_values(changes: Sequence[Change]) -> dict[str, Any]:
 
 
 async def _apply(
-    work: UnitOfWork, changes: Sequence[Change], unknown: Collection[str], *, one_by_one: bool
+    work: PostgresUnitOfWork,
+    changes: Sequence[Change],
+    unknown: Collection[str],
+    *,
+    one_by_one: bool,
 ) -> list[bool]:
     work.one_by_one = one_by_one
     if not all(map(allowed_while_sealed, changes)):
@@ -177,7 +181,7 @@ async def _apply(
 
 
 async def apply_changes(
-    work: UnitOfWork, changes: Sequence[Change], *, unknown: Collection[str] = ()
+    work: PostgresUnitOfWork, changes: Sequence[Change], *, unknown: Collection[str] = ()
 ) -> list[bool]:
     """Apply changes in the current transaction; return for each one whether it was written.
 
@@ -205,7 +209,7 @@ def is_plain_success(change: Change) -> bool:
     )
 
 
-def _rounds(work: UnitOfWork, changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+def _rounds(work: PostgresUnitOfWork, changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
     """Split changes so that no round holds a job twice, or a successor beside other changes."""
     if work.one_by_one:
         return [[change] for change in changes]
@@ -229,7 +233,7 @@ def _may_share_round(one: Change, other: Change) -> bool:
 
 
 async def _apply_one(
-    work: UnitOfWork,
+    work: PostgresUnitOfWork,
     changes: Sequence[Change],
     known: Mapping[str, JobIdentity],
     unknown: Collection[str],
@@ -244,7 +248,7 @@ async def _apply_one(
 
 
 async def _apply_round(
-    work: UnitOfWork,
+    work: PostgresUnitOfWork,
     changes: Sequence[Change],
     known: Mapping[str, JobIdentity],
     unknown: Collection[str],
@@ -262,7 +266,7 @@ async def _apply_round(
 
 
 async def _resolve(
-    work: UnitOfWork, change: Change, locked: LockedJob | None
+    work: PostgresUnitOfWork, change: Change, locked: LockedJob | None
 ) -> ResolvedChange | None:
     """Resolve a change; a move or an edit, which is alone in its round, is written here."""
     if locked is None or (moves_or_edits(change) and not await move_or_edit(work, change, locked)):
@@ -271,7 +275,7 @@ async def _resolve(
 
 
 async def _recorded(
-    work: UnitOfWork,
+    work: PostgresUnitOfWork,
     outcomes: Sequence[tuple[Change, ResolvedChange | None]],
     unknown: Collection[str],
 ) -> frozenset[int]:

@@ -9,7 +9,7 @@ from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.state import FINAL, State
 from outlast.store.postgres.operations.groups import lock_groups
 from outlast.store.postgres.operations.queues import lock_queues
-from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.postgres.uuids import is_uuid
 
 
@@ -83,7 +83,9 @@ class LockedJob:
         return self.identity.member_group_id
 
 
-async def lock_identities(work: UnitOfWork, changes: Iterable[Change]) -> Mapping[str, JobIdentity]:
+async def lock_identities(
+    work: PostgresUnitOfWork, changes: Iterable[Change]
+) -> Mapping[str, JobIdentity]:
     """Load the jobs of changes by id and lock their queues and groups, before any job."""
     jobs = sorted({change.job_id for change in changes if is_uuid(change.job_id)})
     rows = await work.rows("apply.identities", jobs=jobs) if jobs else []
@@ -97,7 +99,7 @@ async def lock_identities(work: UnitOfWork, changes: Iterable[Change]) -> Mappin
 
 
 async def find_locked(
-    work: UnitOfWork, changes: Sequence[Change], known: Mapping[str, JobIdentity]
+    work: PostgresUnitOfWork, changes: Sequence[Change], known: Mapping[str, JobIdentity]
 ) -> list[LockedJob | None]:
     """Lock the row of each change's job; None if it is not in the state the change expects.
 
@@ -138,7 +140,7 @@ _Identities = Mapping[str, JobIdentity]
 
 
 async def _lock_open(
-    work: UnitOfWork, changes: _Changes, known: _Identities
+    work: PostgresUnitOfWork, changes: _Changes, known: _Identities
 ) -> dict[str, LockedJob]:
     rows = await work.rows("apply.lock_open", jobs=sorted(changes), mono=work.mono)
     found = {}
@@ -152,7 +154,7 @@ async def _lock_open(
 
 
 async def _lock_waiting(
-    work: UnitOfWork, changes: _Changes, known: _Identities
+    work: PostgresUnitOfWork, changes: _Changes, known: _Identities
 ) -> dict[str, LockedJob]:
     rows = await work.rows("apply.lock_waiting", jobs=sorted(changes))
     return {
@@ -167,7 +169,7 @@ def _matches_state(change: Change, state: str) -> bool:
 
 
 async def _lock_expired_reservations(
-    work: UnitOfWork, changes: _Changes, known: _Identities
+    work: PostgresUnitOfWork, changes: _Changes, known: _Identities
 ) -> dict[str, LockedJob]:
     found = await _lock_waiting(work, changes, known)
     expired = (
@@ -179,7 +181,7 @@ async def _lock_expired_reservations(
 
 
 async def _lock_ended(
-    work: UnitOfWork, changes: _Changes, known: _Identities
+    work: PostgresUnitOfWork, changes: _Changes, known: _Identities
 ) -> dict[str, LockedJob]:
     """Lock ended jobs: recovery marks a failed linked job dead, or adds its missing successor."""
     failed = sorted(job for job, change in changes.items() if change.was is State.FAILED)
@@ -201,7 +203,7 @@ def _is_repair(change: Change, has_successor: bool) -> bool:
 
 
 async def _lock_detached(
-    work: UnitOfWork, changes: _Changes, known: _Identities
+    work: PostgresUnitOfWork, changes: _Changes, known: _Identities
 ) -> dict[str, LockedJob]:
     """Lock jobs that are in no state table and have no run since the decision."""
     jobs = sorted(changes)
@@ -217,7 +219,7 @@ async def _lock_detached(
     return found
 
 
-async def _successors_of(work: UnitOfWork, jobs: Sequence[str]) -> dict[str, bool]:
+async def _successors_of(work: PostgresUnitOfWork, jobs: Sequence[str]) -> dict[str, bool]:
     """Return, for each job with a successor, whether it is in the same group."""
     rows = await work.rows("apply.successors_of", jobs=list(jobs)) if jobs else []
     return dict(map(tuple, rows))

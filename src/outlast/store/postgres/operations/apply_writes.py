@@ -11,11 +11,11 @@ from outlast.store.postgres.operations.apply_lookup import LockedJob, moves_or_e
 from outlast.store.postgres.operations.apply_resolution import ResolvedChange
 from outlast.store.postgres.operations.groups import advance, lock_groups
 from outlast.store.postgres.operations.reservations import end_reservations
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows.jobs import to_json_param
 
 
-async def write_changes(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def write_changes(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     """Write runs, waiting rows, successors and ends, then release keys and reservations.
 
     No job may occur twice.
@@ -37,7 +37,7 @@ async def write_changes(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> 
 
 
 async def write_events(
-    work: UnitOfWork, outcomes: Iterable[tuple[Change, ResolvedChange | None]]
+    work: PostgresUnitOfWork, outcomes: Iterable[tuple[Change, ResolvedChange | None]]
 ) -> None:
     """Record the events of written changes, and of late writes that were refused."""
     rows = [row for change, resolved in outcomes if (row := _event(change, resolved)) is not None]
@@ -62,7 +62,7 @@ def _event_row(resolved: ResolvedChange) -> tuple[Any, ...]:
     return resolved.job, resolved.kind, resolved.token, run_id, resolved.reason, detail
 
 
-async def advance_groups(work: UnitOfWork, changes: Iterable[ResolvedChange]) -> None:
+async def advance_groups(work: PostgresUnitOfWork, changes: Iterable[ResolvedChange]) -> None:
     """Apply the ends of members to their groups. A job with a successor is not a member's end."""
     ends = [r for r in changes if r.is_final and r.successor is None and _ends_member(r)]
     still_open = {
@@ -95,7 +95,7 @@ def _member(resolved: ResolvedChange) -> tuple[Any, ...]:
     return resolved.job, resolved.token, *group, resolved.to, was_blocked
 
 
-async def _close(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _close(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     if not changes:
         return
     names = (
@@ -113,14 +113,14 @@ def _closing(job: str, change: Change) -> tuple[Any, ...]:
     return job, *what, change.exit_code, change.log_path, artifacts
 
 
-async def _close_missing(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _close_missing(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     if changes:
         names = ("jobs", "tokens", "run_ids", "statuses", "reasons", "errors")
         rows = [(r.job, r.token, r.run_id, r.run, r.change.reason, r.change.error) for r in changes]
         await work.run("apply.close_missing", now=work.now, **columns(names, rows))
 
 
-async def _requeue(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _requeue(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     if not changes:
         return
     names = ("jobs", "states", "priorities", "positions", "available", "tokens", *_COUNTS)
@@ -132,7 +132,7 @@ async def _requeue(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     work.queues.update(r.locked.queue for r in changes)
 
 
-async def _add_successors(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _add_successors(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     if not changes:
         return
     pairs = [(r, r.successor) for r in changes if r.successor]
@@ -147,20 +147,22 @@ async def _add_successors(work: UnitOfWork, changes: Sequence[ResolvedChange]) -
     work.queues.update(r.locked.queue for r, after in pairs if not after.delay)
 
 
-async def _mark_cancelled(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _mark_cancelled(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     if changes:
         await work.run("apply.mark_cancel", jobs=[r.job for r in changes])
         work.cancelled = True
 
 
-async def _change_waiting_state(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _change_waiting_state(
+    work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]
+) -> None:
     if changes:
         rows = [(r.job, r.to) for r in changes]
         await work.run("apply.move", **columns(("jobs", "states"), rows))
         work.queues.update(r.locked.queue for r in changes if r.to is State.QUEUED)
 
 
-async def _end(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _end(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     if not changes:
         return
     waited = [r.job for r in changes if r.locked.state is not State.RUNNING]
@@ -181,19 +183,19 @@ def _ending(resolved: ResolvedChange) -> tuple[Any, ...]:
     return *what, *where, resolved.token, resolved.failures, resolved.losses
 
 
-async def _mark_slots_skipped(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _mark_slots_skipped(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     """Mark the slots of jobs that missed their start deadline as skipped."""
     if changes:
         await work.run("schedules.mark_slots_skipped", jobs=[r.job for r in changes])
 
 
-async def _write_dead_letters(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _write_dead_letters(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     if changes:
         rows = [(r.job, r.to, r.reason) for r in changes]
         await work.run("apply.dead_letter", **columns(("jobs", "states", "reasons"), rows))
 
 
-async def _release(work: UnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+async def _release(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
     """Release the active keys of ended chains and the reservations of ended direct jobs."""
     if not changes:
         return

@@ -10,7 +10,7 @@ from outlast.core.job import Job
 from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.pool import ConnectionPool
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.postgres.url import PostgresUrl
 from outlast.store.rows import jobs as job_rows
 
@@ -58,18 +58,18 @@ class PostgresOperations:
 
 
 def require_open_store(
-    operation: Callable[[UnitOfWork], Awaitable[T]],
-) -> Callable[[UnitOfWork], Awaitable[T]]:
+    operation: Callable[[PostgresUnitOfWork], Awaitable[T]],
+) -> Callable[[PostgresUnitOfWork], Awaitable[T]]:
     """Return the operation preceded by `require_open` in the same transaction."""
 
-    async def guarded(work: UnitOfWork) -> T:
+    async def guarded(work: PostgresUnitOfWork) -> T:
         await require_open(work)
         return await operation(work)
 
     return guarded
 
 
-async def require_open(work: UnitOfWork) -> None:
+async def require_open(work: PostgresUnitOfWork) -> None:
     """Raise StoreSealed or StoreMoved unless the store accepts work.
 
     The statement reads the status table, which a seal locks exclusively. Either the seal waits for

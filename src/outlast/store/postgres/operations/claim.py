@@ -24,7 +24,7 @@ from outlast.store.postgres.operations.reservations import release_claimed_reser
 from outlast.store.postgres.operations.savepoint import is_unique_violation
 from outlast.store.postgres.operations.scan_floor import ClaimScan
 from outlast.store.postgres.retry import retry_while_unavailable
-from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.rows import jobs as job_rows
 
 log = logging.getLogger("outlast.store")
@@ -34,7 +34,7 @@ MAX_CLAIM_ATTEMPTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class PostgresClaimRequest:
     """The parameters of one claim."""
 
     holder: LeaseHolder
@@ -106,7 +106,7 @@ class PostgresClaimOperations(PostgresOperations):
         """Claim up to `limit` due jobs, plus `prefetch` jobs that may be prefetched."""
         if limit + prefetch < 1 or not types:
             return []
-        request = ClaimRequest(
+        request = PostgresClaimRequest(
             holder=holder,
             queue=queue,
             types=sorted(types),
@@ -125,7 +125,9 @@ class PostgresClaimOperations(PostgresOperations):
             async with self._pool.connection("claim").acquire() as runner:
                 return await runner.change("claim.promote", {"now": self._now, "limit": limit})
 
-    async def _claim_idempotent(self, request: ClaimRequest, prefixes: list[str]) -> list[Claim]:
+    async def _claim_idempotent(
+        self, request: PostgresClaimRequest, prefixes: list[str]
+    ) -> list[Claim]:
         """Claim jobs. If the reply to an earlier attempt was lost, return the runs it opened.
 
         Runs are found by their run-id prefix, one per attempt.
@@ -138,7 +140,7 @@ class PostgresClaimOperations(PostgresOperations):
         prefixes.append(self._ids.prefix())
         return await self._claim(replace(request, prefix=prefixes[-1]))
 
-    async def _claim(self, request: ClaimRequest) -> list[Claim]:
+    async def _claim(self, request: PostgresClaimRequest) -> list[Claim]:
         promoted = False
         for _ in range(MAX_CLAIM_ATTEMPTS):
             try:
@@ -159,11 +161,11 @@ class PostgresClaimOperations(PostgresOperations):
             f"claims {MAX_CLAIM_ATTEMPTS} times; try again"
         )
 
-    async def _claim_gated(self, request: ClaimRequest) -> list[Claim]:
+    async def _claim_gated(self, request: PostgresClaimRequest) -> list[Claim]:
         operation = partial(claim_with_queue_lock, request=request, now=self._now, mono=self._mono)
         return await self._pool.transact(operation, "claim")
 
-    async def _claim_ungated(self, request: ClaimRequest, *, promoted: bool) -> ClaimResult:
+    async def _claim_ungated(self, request: PostgresClaimRequest, *, promoted: bool) -> ClaimResult:
         """Claim by the small statement, or by the large one if the queue has a backlog."""
         backlogged, floors = self._pool.backlogged_queues, self._pool.floors
         has_floor = any(floors.of(request.queue, request.types))
@@ -179,7 +181,7 @@ class PostgresClaimOperations(PostgresOperations):
             small, claims=small.claims + await self._prefetch(request, len(small.claims))
         )
 
-    async def _prefetch(self, request: ClaimRequest, opened: int) -> list[Claim]:
+    async def _prefetch(self, request: PostgresClaimRequest, opened: int) -> list[Claim]:
         """Claim beyond the limit. The claims of the first statement stay valid if this fails."""
         try:
             rest = replace(request, limit=0, opened=opened)
@@ -190,12 +192,12 @@ class PostgresClaimOperations(PostgresOperations):
             log.warning("prefetch failed queue=%s: %s", request.queue, error)
             return []
 
-    async def _claim_small(self, request: ClaimRequest, *, promoted: bool) -> ClaimResult:
+    async def _claim_small(self, request: PostgresClaimRequest, *, promoted: bool) -> ClaimResult:
         values = {"promoted": promoted, "now": self._now, "mono": self._mono}
         async with self._pool.connection("claim").acquire() as runner:
             return to_result((await runner.fetch("claim.small", request.values(**values)))[0])
 
-    async def _claim_backlog(self, request: ClaimRequest, *, promoted: bool) -> ClaimResult:
+    async def _claim_backlog(self, request: PostgresClaimRequest, *, promoted: bool) -> ClaimResult:
         # A claim that only prefetches skips other jobs: its floors are kept apart.
         known = self._pool.floors if request.limit else self._pool.prefetch_floors
         floors = known.of(request.queue, request.types)
@@ -211,7 +213,7 @@ class PostgresClaimOperations(PostgresOperations):
             self._pool.backlogged_queues.discard(request.queue)
         return result
 
-    async def _prepare(self, request: ClaimRequest, result: ClaimResult) -> bool:
+    async def _prepare(self, request: PostgresClaimRequest, result: ClaimResult) -> bool:
         """Promote due jobs and add the worker's row; return False if neither was needed."""
         if not result.is_due and not (result.worker_unregistered and not result.is_paused):
             return False
@@ -225,7 +227,7 @@ class PostgresClaimOperations(PostgresOperations):
 
 
 async def claim_with_queue_lock(
-    work: UnitOfWork, request: ClaimRequest, *, now: int | None, mono: int | None
+    work: PostgresUnitOfWork, request: PostgresClaimRequest, *, now: int | None, mono: int | None
 ) -> list[Claim]:
     """Claim from a queue with a concurrency limit or a reservation, one claim at a time.
 

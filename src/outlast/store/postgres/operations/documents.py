@@ -4,7 +4,7 @@ from functools import partial
 
 from outlast.core.document import Document, Swap, check_swap
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows import jobs as job_rows
 
 
@@ -32,7 +32,7 @@ class PostgresDocumentOperations(PostgresOperations):
         return await self._pool.transact(require_open_store(partial(_swap, wanted=wanted)))
 
 
-async def _swap(work: UnitOfWork, wanted: Swap) -> Document | None:
+async def _swap(work: PostgresUnitOfWork, wanted: Swap) -> Document | None:
     target = {"kind": wanted.kind, "key": wanted.key}
     if wanted.value is None:
         found = await work.rows("documents.delete", expected=wanted.expected, **target)

@@ -24,7 +24,7 @@ from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.state import State
 from outlast.errors import InvalidGroup
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
-from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import require_storable
@@ -112,7 +112,7 @@ class PostgresGroupOperations(PostgresOperations):
         )
 
 
-async def lock_groups(work: UnitOfWork, group_ids: Iterable[str]) -> list[Row]:
+async def lock_groups(work: PostgresUnitOfWork, group_ids: Iterable[str]) -> list[Row]:
     """Lock groups until the commit; return id, is sealed, closing and mode of each.
 
     No member is added or ended meanwhile. Locked after queues and before jobs.
@@ -121,7 +121,7 @@ async def lock_groups(work: UnitOfWork, group_ids: Iterable[str]) -> list[Row]:
     return await work.rows("groups.lock", ids=wanted) if wanted else []
 
 
-async def require_membership(work: UnitOfWork, job: NewJob) -> None:
+async def require_membership(work: PostgresUnitOfWork, job: NewJob) -> None:
     """Raise ValueError unless the job may become a member of its group.
 
     The shared row lock keeps the group from being sealed or stopped before the commit.
@@ -135,7 +135,7 @@ async def require_membership(work: UnitOfWork, job: NewJob) -> None:
         raise ValueError(why)
 
 
-async def advance(work: UnitOfWork, ends: Iterable[Row]) -> None:
+async def advance(work: PostgresUnitOfWork, ends: Iterable[Row]) -> None:
     """Apply the ends of members to their groups, which are locked, in order.
 
     Each end: job, token, seq of its root, group, mode, on_failure, state, whether it was blocked.
@@ -152,7 +152,7 @@ async def advance(work: UnitOfWork, ends: Iterable[Row]) -> None:
             await _unblock_next(work, group, root)
 
 
-async def _add_group(work: UnitOfWork, group: NewGroup) -> bool:
+async def _add_group(work: PostgresUnitOfWork, group: NewGroup) -> bool:
     values = {
         "id": group.id,
         "name": group.name,
@@ -164,7 +164,7 @@ async def _add_group(work: UnitOfWork, group: NewGroup) -> bool:
     return await work.run("groups.add", now=work.now, **values) > 0
 
 
-async def _seal_group(work: UnitOfWork, group_id: str) -> bool:
+async def _seal_group(work: PostgresUnitOfWork, group_id: str) -> bool:
     # Transactions that add members hold a shared lock: they have committed when this returns.
     [found, *_] = [*await lock_groups(work, [group_id]), _UNKNOWN_GROUP]
     known, was_sealed, _, mode = found
@@ -178,23 +178,23 @@ async def _seal_group(work: UnitOfWork, group_id: str) -> bool:
 
 
 async def _stop_group(
-    work: UnitOfWork, group_id: str, closing: ClosePolicy, reason: str | None
+    work: PostgresUnitOfWork, group_id: str, closing: ClosePolicy, reason: str | None
 ) -> bool:
     await lock_groups(work, [group_id])
     return await work.run("groups.stop", id=group_id, closing=closing, reason=reason) > 0
 
 
-async def _expire_groups(work: UnitOfWork, span: int, limit: int) -> int:
+async def _expire_groups(work: PostgresUnitOfWork, span: int, limit: int) -> int:
     before = work.now - span
     return await work.run("groups.expire", before=before, limit=limit, reason=NEVER_COMPLETED)
 
 
-async def _unblock_next(work: UnitOfWork, group_id: str, root: int) -> None:
+async def _unblock_next(work: PostgresUnitOfWork, group_id: str, root: int) -> None:
     for _, is_sealed, closing, _ in await lock_groups(work, [group_id]):
         if is_sealed and closing is None:
             await _unblock(work, group_id, root, 1)
 
 
-async def _unblock(work: UnitOfWork, group_id: str, after: int, limit: int) -> None:
+async def _unblock(work: PostgresUnitOfWork, group_id: str, after: int, limit: int) -> None:
     found = await work.rows("groups.unblock", group_id=group_id, after=after, limit=limit)
     work.queues.update(queue for (queue,) in found)

@@ -15,7 +15,7 @@ from outlast.core.queue import Pause
 from outlast.core.run import LeaseHolder
 from outlast.core.state import State
 from outlast.store.postgres.operations.base import PostgresOperations
-from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import reservations as reservation_rows
@@ -52,7 +52,7 @@ class PostgresInsightOperations(PostgresOperations):
         }
 
 
-async def _overview(work: UnitOfWork, *, span: timedelta) -> Overview:
+async def _overview(work: PostgresUnitOfWork, *, span: timedelta) -> Overview:
     backlog = [
         Backlog(queue=q, type=t, state=State(s), jobs=n, due=due, oldest=from_micros(oldest))
         for q, t, s, n, due, oldest in await work.rows("insight.backlog", now=work.now)
@@ -71,7 +71,7 @@ async def _overview(work: UnitOfWork, *, span: timedelta) -> Overview:
     )
 
 
-async def _wait_facts(work: UnitOfWork, *, job_id: JobId) -> WaitFacts | None:
+async def _wait_facts(work: PostgresUnitOfWork, *, job_id: JobId) -> WaitFacts | None:
     found = await work.rows("insight.job", id=job_id)
     if not found:
         return None
@@ -122,14 +122,16 @@ def _blocking_jobs(found: Sequence[Row]) -> list[BlockingJob]:
     return [BlockingJob(id=row[0], holder=row[1]) for row in found]
 
 
-async def _blocking_member(work: UnitOfWork, job: Job) -> BlockingJob | None:
+async def _blocking_member(work: PostgresUnitOfWork, job: Job) -> BlockingJob | None:
     if job.state is not State.BLOCKED:
         return None
     found = await work.rows("insight.blocking_member", id=job.id)
     return BlockingJob(id=found[0][0]) if found else None
 
 
-async def _ahead(work: UnitOfWork, job: Job, wanted: set[frozenset[str] | None]) -> dict[str, Any]:
+async def _ahead(
+    work: PostgresUnitOfWork, job: Job, wanted: set[frozenset[str] | None]
+) -> dict[str, Any]:
     if job.is_final or job.state is State.RUNNING:
         return {}
     values = {"id": job.id, "queue": job.queue, "now": work.now, "most": MOST_AHEAD + 1}

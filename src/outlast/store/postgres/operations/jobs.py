@@ -9,7 +9,7 @@ from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter
 from outlast.store.postgres.operations.base import PostgresOperations
-from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.postgres.uuids import is_uuid
 
 _FILTERED_HERE: Final = frozenset({"jobs.find_id", "jobs.find_key"})
@@ -57,7 +57,7 @@ class PostgresJobOperations(PostgresOperations):
         return await self._jobs("jobs.chain", id=job_id) if is_uuid(job_id) else []
 
 
-async def full_scan(name: str, work: UnitOfWork, **values: Any) -> list[Row]:
+async def full_scan(name: str, work: PostgresUnitOfWork, **values: Any) -> list[Row]:
     """Run a statement that reads whole tables, with sequential scans and hash joins enabled."""
     await work.rows("jobs.allow_full_scans")
     return await work.rows(name, **values)

@@ -14,7 +14,7 @@ from outlast.store.postgres.locks import lock_key
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.jobs import full_scan
 from outlast.store.postgres.operations.workers import clear_registrations
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 
@@ -91,7 +91,9 @@ class PostgresMaintenanceOperations(PostgresOperations):
         return await self._pool.transact(require_open_store(operation))
 
 
-async def _remove_orphans(work: UnitOfWork, runs: Sequence[Mapping[str, Any]]) -> list[EventRecord]:
+async def _remove_orphans(
+    work: PostgresUnitOfWork, runs: Sequence[Mapping[str, Any]]
+) -> list[EventRecord]:
     """Copy each run to an event and delete it, unless another transaction did."""
     removed: list[EventRecord] = []
     for run in runs:
@@ -103,7 +105,7 @@ async def _remove_orphans(work: UnitOfWork, runs: Sequence[Mapping[str, Any]]) -
     return removed
 
 
-async def _prune(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
+async def _prune(work: PostgresUnitOfWork, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
     roots = await work.rows("maintenance.prunable_chains", before=before, limit=limit)
     pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
@@ -112,7 +114,7 @@ async def _prune(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
     return pruned
 
 
-async def _delete_chains(work: UnitOfWork, roots: Sequence[str]) -> int:
+async def _delete_chains(work: PostgresUnitOfWork, roots: Sequence[str]) -> int:
     found = await work.rows("maintenance.chain_jobs", roots=roots)
     live = {root for root, _, _, has_ended in found if not has_ended}  # retried meanwhile
     found = [row for row in found if row[0] not in live]

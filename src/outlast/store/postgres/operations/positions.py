@@ -13,7 +13,7 @@ from outlast.core.position import JobEdit, MoveTo, PositionedJob
 from outlast.core.state import State
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.queues import lock_queues, record_queue_event
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows.jobs import LAST, to_json_param
 
@@ -63,7 +63,7 @@ class LockedWaitingJob(Protocol):
         ...
 
 
-async def move_or_edit(work: UnitOfWork, change: Change, locked: LockedWaitingJob) -> bool:
+async def move_or_edit(work: PostgresUnitOfWork, change: Change, locked: LockedWaitingJob) -> bool:
     """Write the edit or the move of a change; the queue of the job is locked.
 
     Returns False, with nothing written, if the target does not wait in the same queue with the
@@ -75,12 +75,12 @@ async def move_or_edit(work: UnitOfWork, change: Change, locked: LockedWaitingJo
     return await _move(work, change.place, locked)
 
 
-async def last_position(work: UnitOfWork, queue: str, priority: int) -> int:
+async def last_position(work: PostgresUnitOfWork, queue: str, priority: int) -> int:
     """Return the position of a job that is new in a queue; a `position` queue is locked."""
     return int(await work.one("positions.last", queue=queue, priority=priority))
 
 
-async def _renumber(work: UnitOfWork, queue: str) -> int:
+async def _renumber(work: PostgresUnitOfWork, queue: str) -> int:
     await lock_queues(work, [queue])
     ordering, gap = await _ordering(work, queue)
     name = "positions.renumber" if ordering == Ordering.POSITION else "positions.renumber_placed"
@@ -90,7 +90,9 @@ async def _renumber(work: UnitOfWork, queue: str) -> int:
     return changed
 
 
-async def _edit(work: UnitOfWork, edit: JobEdit, state: State, locked: LockedWaitingJob) -> bool:
+async def _edit(
+    work: PostgresUnitOfWork, edit: JobEdit, state: State, locked: LockedWaitingJob
+) -> bool:
     if edit.params is not None:
         if locked.token > 0:
             return False
@@ -116,7 +118,7 @@ def _due(edit: JobEdit, now: int) -> int | None:
     return due
 
 
-async def _move(work: UnitOfWork, to: MoveTo, locked: LockedWaitingJob) -> bool:
+async def _move(work: PostgresUnitOfWork, to: MoveTo, locked: LockedWaitingJob) -> bool:
     line = PostgresWaitingLine(work, locked.queue, locked.priority)
     line.know(locked.seq, locked.job)
     target = None
@@ -130,7 +132,7 @@ async def _move(work: UnitOfWork, to: MoveTo, locked: LockedWaitingJob) -> bool:
     return True
 
 
-async def _target(work: UnitOfWork, target: str, locked: LockedWaitingJob) -> int | None:
+async def _target(work: PostgresUnitOfWork, target: str, locked: LockedWaitingJob) -> int | None:
     if not is_uuid(target) or target == locked.job:
         return None
     beside = {"queue": locked.queue, "priority": locked.priority}
@@ -138,7 +140,7 @@ async def _target(work: UnitOfWork, target: str, locked: LockedWaitingJob) -> in
     return seq
 
 
-async def _ordering(work: UnitOfWork, queue: str) -> tuple[str, int]:
+async def _ordering(work: PostgresUnitOfWork, queue: str) -> tuple[str, int]:
     found = await work.rows("queues.get", name=queue, now=work.now)
     return (found[0][1], found[0][2]) if found else (Ordering.SCHEDULED, GAP)
 
@@ -150,7 +152,7 @@ class PostgresWaitingLine:
     has no waiting row, and the write of its position changes nothing.
     """
 
-    def __init__(self, work: UnitOfWork, queue: str, priority: int) -> None:
+    def __init__(self, work: PostgresUnitOfWork, queue: str, priority: int) -> None:
         self._work = work
         self._line = {"queue": queue, "priority": priority}
         self._ids: dict[int, str] = {}

@@ -9,7 +9,7 @@ from outlast.core.event import EventKind
 from outlast.core.ordering import GAP, Ordering
 from outlast.store.contract.queues import Queue
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
-from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.rows import queues as queue_rows
 from outlast.store.rows.jobs import require_storable
 
@@ -39,7 +39,7 @@ class PostgresQueueOperations(PostgresOperations):
         return await self._pool.transact(require_open_store(lambda work: _resume(work, name)))
 
 
-async def lock_queues(work: UnitOfWork, names: Iterable[str]) -> None:
+async def lock_queues(work: PostgresUnitOfWork, names: Iterable[str]) -> None:
     """Acquire the advisory locks of these queues until the transaction ends.
 
     No other transaction assigns positions in, or counts runs of, a locked queue. These are the
@@ -51,14 +51,14 @@ async def lock_queues(work: UnitOfWork, names: Iterable[str]) -> None:
 
 
 async def record_queue_event(
-    work: UnitOfWork, name: str, kind: EventKind, reason: str | None, detail: str | None
+    work: PostgresUnitOfWork, name: str, kind: EventKind, reason: str | None, detail: str | None
 ) -> None:
     """Record an event about a queue."""
     values = {"name": name, "kind": kind, "reason": reason, "detail": detail}
     await work.run("queues.record_event", now=work.now, **values)
 
 
-async def _set_queue(work: UnitOfWork, queue: Queue) -> None:
+async def _set_queue(work: PostgresUnitOfWork, queue: Queue) -> None:
     # Waits for claims in progress under the old ordering or limit.
     await lock_queues(work, [queue.name])
     if queue.concurrency is not None:
@@ -73,7 +73,9 @@ async def _set_queue(work: UnitOfWork, queue: Queue) -> None:
     work.queues.add(queue.name)  # there may be capacity now
 
 
-async def _pause(work: UnitOfWork, name: str, reason: str | None, span: timedelta | None) -> None:
+async def _pause(
+    work: PostgresUnitOfWork, name: str, reason: str | None, span: timedelta | None
+) -> None:
     require_storable([reason])
     until = None if span is None else work.now + span // MICROSECOND
     defaults = {"ordering": Ordering.SCHEDULED, "gap": GAP}  # for a queue without settings
@@ -82,7 +84,7 @@ async def _pause(work: UnitOfWork, name: str, reason: str | None, span: timedelt
     await record_queue_event(work, name, EventKind.PAUSED, reason, detail)
 
 
-async def _resume(work: UnitOfWork, name: str) -> bool:
+async def _resume(work: PostgresUnitOfWork, name: str) -> bool:
     if not await work.run("queues.resume", name=name, now=work.now):
         return False
     await record_queue_event(work, name, EventKind.RESUMED, None, None)

@@ -18,7 +18,7 @@ from outlast.store.contract.reservations import Reserved
 from outlast.store.postgres.operations.add import add_jobs
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.queues import lock_queues
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import reservations as reservation_rows
 from outlast.store.rows.jobs import require_storable
@@ -72,13 +72,15 @@ class PostgresReservationOperations(PostgresOperations):
         return [reservation_rows.reservation(tuple(row)) for row in found]
 
 
-async def release_claimed_reservation(work: UnitOfWork, queue: str) -> None:
+async def release_claimed_reservation(work: PostgresUnitOfWork, queue: str) -> None:
     """Release the reservation of a queue whose job was just claimed; the queue is locked."""
     if await work.run("reservations.release_claimed", queue=queue, now=work.now):
         work.queues.add(queue)
 
 
-async def end_reservations(work: UnitOfWork, ended: Sequence[tuple[str, str, str | None]]) -> None:
+async def end_reservations(
+    work: PostgresUnitOfWork, ended: Sequence[tuple[str, str, str | None]]
+) -> None:
     """End the reservations of jobs that ended: job, `released` or `expired`, reason."""
     if not ended:
         return
@@ -88,7 +90,7 @@ async def end_reservations(work: UnitOfWork, ended: Sequence[tuple[str, str, str
     work.queues.update(queue for (queue,) in freed)
 
 
-async def _reserve(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reserved:
+async def _reserve(work: PostgresUnitOfWork, new: NewReservation, job: NewJob) -> Reserved:
     await lock_queues(work, [job.queue])
     active = await work.rows("reservations.active", queue=job.queue)
     if active:
@@ -102,7 +104,9 @@ async def _reserve(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reserv
     return Reserved(created=True, reservation=await _add_reservation(work, new, job))
 
 
-async def _add_reservation(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reservation:
+async def _add_reservation(
+    work: PostgresUnitOfWork, new: NewReservation, job: NewJob
+) -> Reservation:
     require_storable([new.request])
     target = {"queue": job.queue, "job": job.id}
     await work.run("reservations.move_to_front", priority=job.priority, gap=GAP, **target)
@@ -112,12 +116,12 @@ async def _add_reservation(work: UnitOfWork, new: NewReservation, job: NewJob) -
     return reservation_rows.reservation(tuple(row))
 
 
-async def _extend(work: UnitOfWork, reservation_id: ReservationId, span: timedelta) -> bool:
+async def _extend(work: PostgresUnitOfWork, reservation_id: ReservationId, span: timedelta) -> bool:
     values = {"span": span // MICROSECOND, "now": work.now, "mono": work.mono}
     return await work.run("reservations.extend", id=reservation_id, **values) > 0
 
 
-async def _release_stale(work: UnitOfWork, queues: Sequence[str]) -> list[Reservation]:
+async def _release_stale(work: PostgresUnitOfWork, queues: Sequence[str]) -> list[Reservation]:
     """Release those that are still stale under the locks of their queues."""
     await lock_queues(work, queues)
     values = {"over": JOB_OVER, "back": HANDED_BACK, "now": work.now, "mono": work.mono}

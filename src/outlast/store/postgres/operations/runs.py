@@ -14,7 +14,7 @@ from outlast.core.run import Lease, RunRecord
 from outlast.store.contract.jobs import Renewal
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.retry import retry_while_unavailable
-from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
@@ -106,7 +106,7 @@ def _progress_values(reported: Mapping[Lease, str]) -> dict[str, list[Any]]:
     return {"jobs": list(jobs), "tokens": list(tokens), "texts": list(texts)}
 
 
-async def _attach(work: UnitOfWork, lease: Lease, artifacts: Sequence[str]) -> bool:
+async def _attach(work: PostgresUnitOfWork, lease: Lease, artifacts: Sequence[str]) -> bool:
     if not _is_valid(lease):
         return False
     values = {"job": lease.job_id, "token": lease.token}

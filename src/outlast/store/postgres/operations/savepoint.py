@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -15,7 +15,7 @@ _UNIQUE_VIOLATION: Final = "23505"
 _PYTHON_DATA_ERRORS: Final = (ValueError, OverflowError)
 
 
-async def with_savepoint(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
+async def with_savepoint(work: PostgresUnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
     """Run a step under a savepoint; if it raises, roll back to the savepoint and raise."""
     await work.run("savepoint.save")
     try:

@@ -25,7 +25,7 @@ from outlast.store.postgres.operations.add_plan import (
 from outlast.store.postgres.operations.apply_writes import columns
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.savepoint import bisect_failures, is_unique_violation
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import schedules as schedule_rows
 from outlast.store.rows.jobs import LAST
@@ -169,7 +169,7 @@ def _slot_row(firing: Firing, at: int) -> tuple[Any, ...]:
 
 
 async def _set_schedule(
-    work: UnitOfWork, schedule_id: str, expected: int | None, value: SetSchedule | None
+    work: PostgresUnitOfWork, schedule_id: str, expected: int | None, value: SetSchedule | None
 ) -> Schedule | None:
     target = {"id": schedule_id, "expected": expected}
     if value is None:
@@ -180,7 +180,7 @@ async def _set_schedule(
     return schedule_rows.schedule(tuple(found[0])) if found else None
 
 
-async def _fire_all(work: UnitOfWork, firings: Sequence[Firing]) -> list[FireResult]:
+async def _fire_all(work: PostgresUnitOfWork, firings: Sequence[Firing]) -> list[FireResult]:
     """Fire slots under the locks of queues and groups, then of the schedules, until the commit."""
     groups = await lock_for_insert(work, _jobs_of(firings))
     ids = sorted({each.schedule_id for each in firings if is_uuid(each.schedule_id)})
@@ -190,7 +190,7 @@ async def _fire_all(work: UnitOfWork, firings: Sequence[Firing]) -> list[FireRes
 
 
 async def _fire(
-    work: UnitOfWork,
+    work: PostgresUnitOfWork,
     groups: OpenGroups,
     states: dict[str, ScheduleState],
     firings: Sequence[Firing],
@@ -201,7 +201,7 @@ async def _fire(
 
 
 async def _lookup_and_fire(
-    work: UnitOfWork,
+    work: PostgresUnitOfWork,
     groups: OpenGroups,
     states: dict[str, ScheduleState],
     firings: Sequence[Firing],
@@ -219,7 +219,7 @@ async def _lookup_and_fire(
     return plan
 
 
-async def _add_slots(work: UnitOfWork, plan: FirePlan) -> None:
+async def _add_slots(work: PostgresUnitOfWork, plan: FirePlan) -> None:
     """Insert slot rows in lock order."""
     if plan.slots:
         names = ("series", "ats", "outcomes", "planned", "schedules", "jobs", "reasons")
@@ -227,7 +227,7 @@ async def _add_slots(work: UnitOfWork, plan: FirePlan) -> None:
         await work.run("schedules.add_slots", now=work.now, **columns(names, rows))
 
 
-async def _advance_schedules(work: UnitOfWork, plan: FirePlan) -> None:
+async def _advance_schedules(work: PostgresUnitOfWork, plan: FirePlan) -> None:
     if plan.advanced:
         advanced = [(each, plan.states[each]) for each in sorted(plan.advanced)]
         rows = [(each, s.next_slot, s.next_trigger_at, s.triggered) for each, s in advanced]

@@ -17,8 +17,8 @@ from outlast.store.postgres.operations.add import PostgresAddOperations, add_job
 from outlast.store.postgres.operations.savepoint import with_savepoint
 from outlast.store.postgres.unit_of_work import (
     AsyncpgRunner,
+    PostgresUnitOfWork,
     StatementRunner,
-    UnitOfWork,
     begin_unit,
 )
 from outlast.store.postgres.url import PostgresUrl
@@ -80,7 +80,9 @@ class PostgresTransactionOperations(PostgresAddOperations):
         identity, description = await _identity(runner, self.address)
         if identity != expected:
             raise _OtherServerError(description)
-        return await with_savepoint(UnitOfWork(runner, 0, 0), partial(self._add_to, runner, jobs))
+        return await with_savepoint(
+            PostgresUnitOfWork(runner, 0, 0), partial(self._add_to, runner, jobs)
+        )
 
     async def _add_to(self, runner: StatementRunner, jobs: Sequence[NewJob]) -> list[Added]:
         work = await begin_unit(runner, self._clock)

@@ -21,7 +21,7 @@ from outlast.store.contract.transfer import (
     to_row,
 )
 from outlast.store.postgres.operations.base import PostgresOperations
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows.jobs import to_json_param
 
 SEAL_LOCK_TIMEOUT_MS: Final = 1000
@@ -106,7 +106,7 @@ class PostgresTransferOperations(PostgresOperations):
             await self._pool.transact(partial(_load, kind=kind, rows=rows, gone=gone))
 
 
-async def _change_status(work: UnitOfWork, step: StatusChange, *, schema: str) -> bool:
+async def _change_status(work: PostgresUnitOfWork, step: StatusChange, *, schema: str) -> bool:
     await work.rows("transfer_status.lock", name=schema)
     present = await _status(work)
     status = next_status(present, step, from_micros(work.now))
@@ -122,18 +122,18 @@ async def _change_status(work: UnitOfWork, step: StatusChange, *, schema: str) -
     return True
 
 
-async def _lock_status_table(work: UnitOfWork) -> None:
+async def _lock_status_table(work: PostgresUnitOfWork) -> None:
     """Wait for every transaction that found the store open, and keep others from starting."""
     await work.rows("transfer_status.set_lock_timeout", millis=str(SEAL_LOCK_TIMEOUT_MS))
     await work.run("transfer_status.lock_table")
 
 
-async def _status(work: UnitOfWork) -> TransferStatus:
+async def _status(work: PostgresUnitOfWork) -> TransferStatus:
     return from_row(next(iter(await work.rows("transfer_status.get")), None))
 
 
 async def _load(
-    work: UnitOfWork, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row]
+    work: PostgresUnitOfWork, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row]
 ) -> None:
     status = (await _status(work)).at(from_micros(work.now))
     if status.stage is not TransferStage.FILLING:
@@ -154,7 +154,7 @@ def _values(kind: TableKind, row: Row) -> dict[str, Any]:
     return values
 
 
-async def _delete(work: UnitOfWork, kind: TableKind, gone: Sequence[Row]) -> None:
+async def _delete(work: PostgresUnitOfWork, kind: TableKind, gone: Sequence[Row]) -> None:
     keys = to_json_param([dict(zip(COLUMNS[kind], key, strict=False)) for key in gone])
     if kind in DELETES:
         await work.run(DELETES[kind], rows=keys)

@@ -6,7 +6,7 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.store.postgres.operations.base import PostgresOperations
-from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows import jobs as job_rows
 
 
@@ -18,7 +18,7 @@ class PostgresWorkerOperations(PostgresOperations):
         info = job_rows.worker_info(worker_info)
         key = _worker_key(worker_info.holder)
 
-        async def register(work: UnitOfWork) -> None:
+        async def register(work: PostgresUnitOfWork) -> None:
             await work.run("workers.register", info=info, now=work.now, **key)
 
         await self._pool.transact(register)
@@ -37,7 +37,7 @@ class PostgresWorkerOperations(PostgresOperations):
     async def deregister_worker(self, holder: LeaseHolder) -> None:
         """Mark a worker as stopped; a no-op if it is not registered."""
 
-        async def deregister(work: UnitOfWork) -> None:
+        async def deregister(work: PostgresUnitOfWork) -> None:
             await work.run("workers.deregister", now=work.now, **_worker_key(holder))
 
         await self._pool.transact(deregister)
@@ -48,7 +48,7 @@ class PostgresWorkerOperations(PostgresOperations):
         return [job_rows.worker(tuple(row)) for row in found]
 
 
-async def clear_registrations(work: UnitOfWork, before: int) -> None:
+async def clear_registrations(work: PostgresUnitOfWork, before: int) -> None:
     """Clear the registration of workers that stopped, or were last seen, before that moment.
 
     Their rows stay, because runs reference them.

@@ -31,7 +31,7 @@ class SqliteClaimOperations(SqliteOperations):
         """Claim up to `limit` jobs, and up to `prefetch` more; return their runs."""
         if limit + prefetch < 1 or not types:
             return []
-        request = ClaimRequest(
+        request = SqliteClaimRequest(
             holder=holder,
             queue=queue,
             types=sorted(types),
@@ -50,7 +50,7 @@ class SqliteClaimOperations(SqliteOperations):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class SqliteClaimRequest:
     """One call of `claim`."""
 
     holder: LeaseHolder
@@ -63,7 +63,7 @@ class ClaimRequest:
 
 
 @require_open_store
-def claim(tx: WriteTransaction, requests: Sequence[ClaimRequest]) -> list[list[Claim]]:
+def claim(tx: WriteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[list[Claim]]:
     """Serve each request in turn: a job goes to the first request that selects it."""
     return [_claim_one(tx, request) for request in requests]
 
@@ -74,7 +74,7 @@ def promote_due(tx: WriteTransaction, limits: Sequence[int]) -> list[int]:
     return [tx.run("claim.promote", now=tx.now, limit=limit).rowcount for limit in limits]
 
 
-def _claim_one(tx: WriteTransaction, request: ClaimRequest) -> list[Claim]:
+def _claim_one(tx: WriteTransaction, request: SqliteClaimRequest) -> list[Claim]:
     tx.run("claim.promote", now=tx.now, limit=MAX_PROMOTED_PER_CLAIM)
     gate, reserved_job = _queue_gate(tx, request.queue)
     if not _select(tx, request, gate, reserved_job):
@@ -103,7 +103,7 @@ def _queue_gate(tx: WriteTransaction, queue: str) -> tuple[QueueGate, int | None
 
 
 def _select(
-    tx: WriteTransaction, request: ClaimRequest, gate: QueueGate, reserved_job: int | None
+    tx: WriteTransaction, request: SqliteClaimRequest, gate: QueueGate, reserved_job: int | None
 ) -> bool:
     """Write the jobs to claim into the temporary table; return whether there are any."""
     limit, prefetch = gate.capacity(request.limit, request.prefetch)
