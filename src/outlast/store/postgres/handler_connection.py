@@ -223,7 +223,7 @@ def _connect_psycopg(address: PostgresUrl) -> Any:
 def _guarded_psycopg_class() -> Any:
     import psycopg  # noqa: PLC0415 - an optional dependency
 
-    class GuardedCursor(psycopg.Cursor[Any]):
+    class GuardedPsycopgCursor(psycopg.Cursor[Any]):
         """A cursor whose statements are checked by the guard of its connection."""
 
         def execute(self, *args: Any, **kwargs: Any) -> Any:
@@ -248,7 +248,7 @@ def _guarded_psycopg_class() -> Any:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.guard = PostgresTransactionGuard()
-            self.cursor_factory = GuardedCursor
+            self.cursor_factory = GuardedPsycopgCursor
 
         def commit(self) -> None:
             self.guard.refuse_ending()
