@@ -50,7 +50,7 @@ def test_twice_is_once_and_json_is_one_object(cli: Cli) -> None:
 def test_bad_input_gets_one_clear_line(cli: Cli) -> None:
     one, other = _two(cli)
     cli.out("db", "migrate", "--url", "sqlite:///used.db", app=None)
-    cli.out("queue", "set", "lane", "--concurrency", "1", "--url", "sqlite:///used.db", app=None)
+    cli.out("queue", "save", "lane", "--concurrency", "1", "--url", "sqlite:///used.db", app=None)
     Path("foreign.db").write_text("no database at all, but long enough to be one")
     cases = [
         ((one, one), 2, "name the same store"),

@@ -12,11 +12,11 @@ from .conftest import Cli
 NO_JOB = "00000000-0000-7000-8000-000000000000"
 READS = [
     ["jobs"], ["jobs", "--count"], ["show", NO_JOB], ["logs", NO_JOB], ["explain", NO_JOB],
-    ["queue", "ls"], ["queue", "order", "default"], ["template", "ls"], ["group", "ls"],
+    ["queue", "list"], ["queue", "order", "default"], ["template", "list"], ["group", "list"],
     ["top", "--once"], ["doctor"], ["verify"], ["db", "status"], ["cancel", NO_JOB],
     ["retry", NO_JOB], ["move", NO_JOB, "front"], ["edit", NO_JOB, "--priority", "1"],
     ["db", "prune", "--older-than", "1d", "--yes"], ["queue", "pause", "default"],
-    ["group", "show", NO_JOB], ["template", "rm", "none"],
+    ["group", "get", NO_JOB], ["template", "remove", "none"],
 ]  # fmt: skip
 ABOUT_ONE = [args for args in READS if NO_JOB in args or args[-1] == "none"]
 

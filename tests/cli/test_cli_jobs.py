@@ -124,7 +124,7 @@ def test_edit_changes_a_waiting_job(cli: Cli) -> None:
 
 
 def test_move_shows_the_new_order(cli: Cli) -> None:
-    cli.out("queue", "set", "studio", "--ordering", "position", "--concurrency", "1")
+    cli.out("queue", "save", "studio", "--ordering", "position", "--concurrency", "1")
     first, second, third = (cli.enqueue("story", f'{{"title": "{t}"}}') for t in "abc")
 
     cli.out("move", third, "front")
@@ -150,7 +150,7 @@ def test_a_paused_queue_says_so_until_it_is_resumed(cli: Cli) -> None:
     (told,) = cli.documents("explain", job_id)
     assert told["stop"]["code"] == "paused"
     assert "db move" in cli.out("explain", job_id)
-    assert "db move" in cli.out("queue", "ls")
+    assert "db move" in cli.out("queue", "list")
 
     cli.out("queue", "resume", "default")
     (told,) = cli.documents("explain", job_id)
@@ -165,10 +165,10 @@ def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
             return (await app.groups.start([add.bind(1), add.bind(2)])).id
 
     group_id = asyncio.run(start())
-    (told,) = cli.documents("group", "show", group_id)
+    (told,) = cli.documents("group", "get", group_id)
     assert (told["state"], told["done"], told["total"]) == ("running", 0, 2)
     cli.burst()
 
-    (told,) = cli.documents("group", "ls")
+    (told,) = cli.documents("group", "list")
     assert (told["id"], told["state"], told["progress"]) == (group_id, "succeeded", 1.0)
-    assert "succeeded" in cli.out("group", "show", group_id)
+    assert "succeeded" in cli.out("group", "get", group_id)

@@ -19,19 +19,19 @@ SAVED = [*NIGHTLY, "--misfire-grace", "5m", "--timezone", "Europe/Berlin"]
 
 def test_a_schedule_is_saved_listed_paused_and_removed(cli: Cli) -> None:
     saved = cli.out("schedule", *SAVED)
-    [listed] = cli.documents("schedule", "ls")
+    [listed] = cli.documents("schedule", "list")
     cli.out("schedule", "pause", "nightly")
-    paused = cli.out("schedule", "ls")
+    paused = cli.out("schedule", "list")
     cli.out("schedule", "resume", "nightly")
-    running = cli.out("schedule", "ls")
-    cli.out("schedule", "rm", "nightly")
+    running = cli.out("schedule", "list")
+    cli.out("schedule", "remove", "nightly")
 
     assert listed["plan"]["rule"]["timezone"] == "Europe/Berlin"
     assert listed["plan"]["misfire_grace"] == 300
     assert saved.startswith("nightly: 0 2 * * * (Europe/Berlin) runs add; next 20")
     assert "paused" in paused
     assert "on" in running.splitlines()[-1]
-    assert cli.documents("schedule", "ls") == []
+    assert cli.documents("schedule", "list") == []
 
 
 @pytest.mark.parametrize("left_out", ["--coalesce", "--misfire-grace"])
@@ -62,9 +62,9 @@ def test_an_edit_can_be_looked_at_before_it_is_made(cli: Cli) -> None:
     cli.out("schedule", *SAVED)
 
     looked = cli.out("schedule", "edit", "nightly", "--cron", "0 3 * * *", "--dry-run")
-    [before] = cli.documents("schedule", "ls")
+    [before] = cli.documents("schedule", "list")
     cli.out("schedule", "edit", "nightly", "--cron", "0 3 * * *", "--name", "nights")
-    [after] = cli.documents("schedule", "ls")
+    [after] = cli.documents("schedule", "list")
 
     marks = {line[0] for line in looked.splitlines()}
     assert marks == {"+", "-"}

@@ -139,12 +139,12 @@ def test_templates_and_groups_are_listed(cli: Cli) -> None:
     cli.out("template", "save", "weekly", "add", '{"left": 3}')
     job_id = cli.out("template", "enqueue", "weekly").strip()
 
-    assert [each["name"] for each in cli.documents("template", "ls")] == ["weekly"]
+    assert [each["name"] for each in cli.documents("template", "list")] == ["weekly"]
     assert cli.documents("show", job_id)[0]["params"] == '{"left":3}'
-    assert cli.documents("group", "ls") == []
+    assert cli.documents("group", "list") == []
     assert cli("template", "enqueue", "nothing").exit_code == 3
-    cli.out("template", "rm", "weekly")
-    assert cli.documents("template", "ls") == []
+    cli.out("template", "remove", "weekly")
+    assert cli.documents("template", "list") == []
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ def group_group() -> None:
     """List, show and cancel groups of jobs."""
 
 
-@command("ls")
+@command("list")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 async def ls(ctx: CommandContext, /, limit: int) -> None:
     """List the newest groups."""
@@ -29,7 +29,7 @@ async def ls(ctx: CommandContext, /, limit: int) -> None:
     )
 
 
-@command("show")
+@command("get")
 @click.argument("group_id")
 async def show(ctx: CommandContext, /, group_id: str) -> int:
     """Show a group and its progress; exit 1 if it failed."""

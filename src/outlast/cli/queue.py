@@ -19,7 +19,7 @@ def queue_group() -> None:
     """List, pause, resume and configure queues."""
 
 
-@command("ls")
+@command("list")
 async def ls(ctx: CommandContext, /) -> None:
     """List every queue that has settings or jobs."""
     counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
@@ -48,7 +48,7 @@ async def order(ctx: CommandContext, /, queue: str, limit: int) -> None:
 
 @command("pause")
 @click.argument("queue")
-@click.option("--reason", help="Why; shown by `explain` and `queue ls`.")
+@click.option("--reason", help="Why; shown by `explain` and `queue list`.")
 @click.option("--for", "duration", help="Resume automatically after this time, such as 30m.")
 async def pause(
     ctx: CommandContext, /, queue: str, reason: str | None, duration: str | None
@@ -66,7 +66,7 @@ async def resume(ctx: CommandContext, /, queue: str) -> None:
     ctx.out.message(f"queue {queue} {'resumed' if was_paused else 'was not paused'}")
 
 
-@command("set", creates=True)
+@command("save", creates=True)
 @click.argument("queue")
 @click.option(
     "--ordering",

@@ -82,7 +82,7 @@ def schedule_group() -> None:
     """Manage schedules: save, preview, pause, run and backfill."""
 
 
-@command("ls")
+@command("list")
 async def ls(ctx: CommandContext, /) -> None:
     """List all schedules with their last and next trigger."""
     schedules = await ctx.app.schedules.list()
@@ -155,7 +155,7 @@ async def edit(ctx: CommandContext, /, name: str, dry_run: bool, **options: Any)
             ctx.out.line(f"{_MARKS[side]} {_short(at)}")
 
 
-@command("rm")
+@command("remove")
 @click.argument("name")
 async def rm(ctx: CommandContext, /, name: str) -> None:
     """Remove a schedule; the records of its past slots stay."""

@@ -14,7 +14,7 @@ def template_group() -> None:
     """List, save, remove and enqueue stored job definitions."""
 
 
-@command("ls")
+@command("list")
 async def ls(ctx: CommandContext, /) -> None:
     """List all templates."""
     templates = await ctx.app.templates.list()
@@ -56,7 +56,7 @@ async def save(
     )
 
 
-@command("rm")
+@command("remove")
 @click.argument("name")
 async def rm(ctx: CommandContext, /, name: str) -> None:
     """Remove a template; jobs made from it stay."""
