@@ -46,7 +46,7 @@ def test_a_foreign_file_is_left_alone(cli: Cli, args: list[str]) -> None:
     result = cli(*args)
 
     assert result.exit_code == 5
-    assert "something else" in one_line(result)
+    assert "another application" in one_line(result)
     assert (cli.folder / "jobs.db").read_bytes() == before
 
 
