@@ -21,6 +21,7 @@ from outlast.testing.conformance.concurrency_queues import *  # noqa: F403 - the
 from outlast.testing.conformance.concurrency_schedules import *  # noqa: F403 - same
 from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
 from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.corruption_recovery_records import *  # noqa: F403 - the rest
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
 from outlast.testing.conformance.histories.machine import history_machine
 from outlast.testing.servers.dynamodb import MOST_WRITES

@@ -10,6 +10,7 @@ from outlast.testing.conformance import *  # noqa: F403 - the suite
 from outlast.testing.conformance.corruption import ModelWrecker
 from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
 from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.corruption_recovery_records import *  # noqa: F403 - the rest
 from outlast.testing.conformance.durable import *  # noqa: F403 - it forgets nothing either
 from outlast.testing.conformance.histories.machine import history_machine
 from outlast.testing.model.store import ModelStore

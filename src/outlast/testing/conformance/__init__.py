@@ -13,8 +13,8 @@ A store runs it from a test module of a few lines, run by pytest-asyncio in auto
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
 `conformance.concurrency`, `conformance.concurrency_queues`, `conformance.concurrency_documents`
 and `conformance.concurrency_schedules`, whose tests take a fixture `url`: the URL of a new, empty
-store. `conformance.corruption_recovery` and `conformance.corruption_detection` take a fixture
-`wrecker` that corrupts the store.
+store. `conformance.corruption_recovery`, `conformance.corruption_recovery_records` and
+`conformance.corruption_detection` take a fixture `wrecker` that corrupts the store.
 """
 
 from outlast.testing.conformance import (
@@ -31,6 +31,8 @@ from outlast.testing.conformance import (
     event_stream,
     fencing,
     group_members,
+    group_retention,
+    group_stop,
     groups,
     history,
     insight,
@@ -45,6 +47,8 @@ from outlast.testing.conformance import (
     queues,
     recovery,
     renumber,
+    reservation_expiry,
+    reservation_release,
     reservations,
     retention,
     schedules,
@@ -75,6 +79,8 @@ _PARTS = (
     retention,
     groups,
     group_members,
+    group_stop,
+    group_retention,
     maintenance,
     workers,
     locks,
@@ -82,6 +88,8 @@ _PARTS = (
     documents,
     event_stream,
     reservations,
+    reservation_release,
+    reservation_expiry,
     schedules,
     slots,
     recovery,

@@ -1,14 +1,11 @@
-"""Recovery repairs injected corruption. Takes a fixture `wrecker`."""
+"""Recovery settles jobs found detached. Takes a fixture `wrecker`."""
 
-import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import (
-    CancelRequested,
     DetachedJobFound,
     Event,
     EventKind,
@@ -17,7 +14,6 @@ from outlast.core.event import (
     Released,
     Skipped,
     Stopped,
-    SuccessorMissing,
 )
 from outlast.core.group import ClosePolicy, GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
@@ -43,18 +39,15 @@ from outlast.testing.conformance.factories import (
     kinds,
     last_run,
     make_job,
-    new_id,
     put,
     put_group,
     settle,
     started,
     take,
 )
-from outlast.testing.conformance.reservations import reserve
 
 LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
 DRIFTED = DetachedJobFound(None, detail="holder=None boot=None")
-CONTINUED = SuccessorMissing("startup_recovery")
 
 
 async def _adrift(store: Store) -> list[JobId]:
@@ -68,12 +61,7 @@ async def _found(store: Store, job_id: JobId) -> Job:
     return job
 
 
-def _spent(job: Job) -> Job:
-    """The same with no attempt left, as if the limit had been written another time."""
-    return replace(job, max_attempts=job.failures)
-
-
-def _keyed() -> NewJob:
+def keyed_job() -> NewJob:
     return make_job(active_key="key")
 
 
@@ -234,7 +222,7 @@ async def test_adrift_with_a_successor_ends_and_keeps_the_one_it_has(
         (job_id, State.FAILED),
         (successor.id, State.QUEUED),
     ]
-    [added] = await store.add([_keyed()])
+    [added] = await store.add([keyed_job()])
     assert not added.created, "the successor still has the key"
 
 
@@ -322,73 +310,6 @@ async def test_holder_of_a_run_cut_loose_has_nothing_left_to_write(
     assert not (await store.renew([claim.lease], span=SECOND))[0].held
 
 
-async def test_failed_link_without_successor_gets_exactly_one(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock
-) -> None:
-    over = {"params": '{"n":1}', "priority": 3, "queue": "lane", "active_key": "key"}
-    job_id = await ended(store, FAILED, **over, **LINKED)
-    await wrecker.drop_successor(job_id)
-    [job] = await store.missing_successors(limit=MANY)
-    clock.advance(SECOND)
-
-    answers = [await settle(store, job, CONTINUED), await settle(store, job, CONTINUED)]
-
-    root, successor = await store.chain(job_id)
-    assert answers == [True, False]
-    assert root == job, "the failed job itself stays as it was"
-    assert (successor.params, successor.priority, successor.queue) == ('{"n":1}', 3, "lane")
-    assert (successor.retry_of, successor.root_id, successor.failures) == (job_id, job_id, 1)
-    assert (successor.state, successor.created_at) == (State.QUEUED, clock.now())
-    assert await kinds(store, job_id) == [EventKind.CHAINED, EventKind.CHAINED]
-    assert await store.missing_successors(limit=MANY) == []
-    assert not (await store.add([_keyed()]))[0].created, "it has the chain's key"
-
-
-async def test_failed_link_with_no_attempt_left_is_given_up(
-    store: Store, wrecker: CorruptionInjector
-) -> None:
-    await ended(store, FAILED, max_attempts=3, **LINKED)
-    second = await take(store)
-    await settle(store, second, FAILED)
-    await wrecker.drop_successor(second.id)
-    [job] = await store.missing_successors(limit=MANY)
-
-    assert await settle(store, _spent(job), CONTINUED)
-
-    assert (await job_of(store, second.id)).state is State.DEAD_LETTER
-    assert len(await store.chain(second.id)) == 2
-    assert await store.missing_successors(limit=MANY) == []
-
-
-@pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
-async def test_successor_in_any_state_is_enough(store: Store, state: State) -> None:
-    job_id = await ended(store, FAILED, **LINKED)
-    [_, successor] = await store.chain(job_id)
-    if state is State.CANCELLED:
-        await settle(store, successor, CancelRequested())
-    elif state is State.SUCCEEDED:
-        await settle(store, await take(store), SUCCEEDED)
-
-    assert (await job_of(store, successor.id)).state is state
-    assert await store.missing_successors(limit=MANY) == []
-
-
-async def test_lists_come_in_pages_in_the_order_stored(
-    store: Store, wrecker: CorruptionInjector
-) -> None:
-    links = [await ended(store, FAILED, queue=f"queue-{n}", **LINKED) for n in range(3)]
-    loose = [await put(store) for _ in range(3)]
-    for job_id in links:
-        await wrecker.drop_successor(job_id)
-    for job_id in loose:
-        await wrecker.detach(job_id)
-
-    for listed, expected in ((store.missing_successors, links), (store.detached_jobs, loose)):
-        first = await listed(limit=2)
-        rest = await listed(after=first[-1].seq, limit=2)
-        assert [job.id for job in (*first, *rest)] == expected
-
-
 @pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
 async def test_member_that_was_put_back_still_moves_its_group(
     store: Store, wrecker: CorruptionInjector, delivery: Delivery
@@ -418,55 +339,3 @@ async def test_member_that_recovery_ends_moves_its_group(
     assert (await job_of(store, lost)).state is State.DEAD_LETTER
     assert (await group_of(store, group_id)).closing is ClosePolicy.STOP
     assert (await kinds(store, lost))[-1] is EventKind.GROUP_STOPPED
-
-
-async def test_orphan_runs_are_copied_to_the_events_and_removed(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock
-) -> None:
-    kept = await ended(store, SUCCEEDED)
-    lost = [await ended(store, SUCCEEDED), await ended(store, Failed("broke", permanent=True))]
-    runs = [await last_run(store, job_id) for job_id in lost]
-    for job_id in lost:
-        await wrecker.orphan(job_id)
-    clock.advance(SECOND)
-
-    first = await store.remove_orphans(limit=1)
-    removed = [*first, *await store.remove_orphans(limit=MANY)]
-
-    assert len(first) == 1
-    assert await store.remove_orphans(limit=MANY) == []
-    assert await store.events(None) == removed
-    by_run = {event.run_id: event for event in removed}
-    assert by_run.keys() == {run.run_id for run in runs}
-    for run in runs:
-        event = by_run[run.run_id]
-        copy = json.loads(event.detail or "")
-        assert (event.job_id, event.kind, event.at) == (
-            None,
-            EventKind.ORPHAN_RUN_REMOVED,
-            clock.now(),
-        )
-        assert (event.token, event.reason) == (1, run.status)
-        assert [copy[name] for name in ("run_id", "status", "result", "error", "holder")] == [
-            run.run_id, run.status, run.result, run.error, run.holder,
-        ]  # fmt: skip
-    assert len(await store.runs(kept)) == 1
-
-
-async def test_reservation_for_a_job_that_has_ended_is_freed(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock
-) -> None:
-    over, held, other = await ended(store), await reserve(store), await put(store)
-    gone = await reserve(store, queue="lane")
-    await wrecker.retarget_reservation(held.id, over)
-    await wrecker.retarget_reservation(gone.id, new_id())
-    clock.advance(SECOND)
-
-    first = await store.release_stale_reservations(limit=1)
-    freed = [*first, *await store.release_stale_reservations(limit=MANY)]
-
-    assert [each.id for each in freed] == [held.id, gone.id]
-    assert {(each.status, each.reason) for each in freed} == {("expired", "job_over")}
-    assert {each.ended_at for each in freed} == {clock.now()}
-    assert await store.reservations(active_only=True, limit=MANY) == []
-    assert await claim_order(store) == [held.job_id, other]

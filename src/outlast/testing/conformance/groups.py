@@ -1,4 +1,4 @@
-"""Groups are stored, filled, sealed, counted, stopped and pruned."""
+"""Groups are stored, filled, sealed, counted and listed."""
 
 from dataclasses import replace
 
@@ -6,16 +6,8 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed
-from outlast.core.group import (
-    ClosePolicy,
-    ClosingGroup,
-    GroupMode,
-    GroupState,
-    NewGroup,
-    OnMemberFailure,
-)
+from outlast.core.group import GroupMode, GroupState, NewGroup, OnMemberFailure
 from outlast.core.job import DedupeKey
-from outlast.core.limits import MAX_REASON
 from outlast.core.state import State
 from outlast.errors import InvalidGroup
 from outlast.store.contract import Store
@@ -27,7 +19,6 @@ from outlast.testing.conformance.factories import (
     MANY,
     SECOND,
     SUCCEEDED,
-    TICK,
     claim_order,
     group_of,
     job_of,
@@ -36,7 +27,6 @@ from outlast.testing.conformance.factories import (
     put,
     put_group,
     settle,
-    sweep,
     take,
     take_many,
 )
@@ -248,98 +238,6 @@ async def test_group_is_over_when_its_last_member_has_ended(store: Store) -> Non
     assert (await group_of(store, group_id)).state is GroupState.SUCCEEDED
 
 
-async def test_stopped_group_gives_out_who_is_left(store: Store) -> None:
-    group_id, [_, second, third] = await put_group(store)
-    first = await take(store)
-
-    stopped = await store.stop_group(group_id, reason="enough")
-
-    assert stopped
-    group = await group_of(store, group_id)
-    assert (group.closing, group.reason) == (ClosePolicy.STOP, "enough")
-    assert await store.closing_groups(limit=MANY) == [ClosingGroup(group_id, ClosePolicy.STOP)]
-    left = await store.remaining_members(group_id, limit=MANY)
-    assert [job.id for job in left] == [first.id, second, third]
-    page = await store.remaining_members(group_id, after=left[0].seq, limit=1)
-    assert [job.id for job in page] == [second]
-
-
-async def test_swept_group_has_cancelled_who_waited_and_asked_who_ran(store: Store) -> None:
-    group_id, [_, second, third] = await put_group(store)
-    first = await take(store)
-    await store.stop_group(group_id, reason="enough")
-
-    swept = await sweep(store)
-
-    assert swept == 3
-    assert (await job_of(store, first.id)).cancel_requested
-    for job_id in (second, third):
-        job = await job_of(store, job_id)
-        assert (job.state, job.reason) == (State.CANCELLED, "group_stopped")
-    assert await store.remaining_members(group_id, limit=MANY) == []
-    assert await store.closing_groups(limit=MANY) != []  # one still runs
-    await settle(store, first, FAILED)
-    assert await sweep(store) == 0
-    assert await store.closing_groups(limit=MANY) == []
-    assert (await group_of(store, group_id)).counts == {State.CANCELLED: 3}
-    assert (await group_of(store, group_id)).state is GroupState.CANCELLED
-
-
-async def test_skipping_leaves_alone_who_runs(store: Store) -> None:
-    group_id, [_, second, _] = await put_group(store)
-    first = await take(store)
-
-    await store.stop_group(group_id, reason=None, skip=True)
-    await sweep(store)
-
-    assert not (await job_of(store, first.id)).cancel_requested
-    assert (await job_of(store, second)).reason == "group_skipped"
-    await settle(store, first, SUCCEEDED)
-    assert (await group_of(store, group_id)).counts == {State.SUCCEEDED: 1, State.SKIPPED: 2}
-
-
-async def test_group_is_stopped_once(store: Store) -> None:
-    group_id, _ = await put_group(store)
-
-    first = await store.stop_group(group_id, reason="first")
-    second = await store.stop_group(group_id, reason="second", skip=True)
-
-    assert (first, second) == (True, False)
-    group = await group_of(store, group_id)
-    assert (group.closing, group.reason) == (ClosePolicy.STOP, "first")
-
-
-async def test_group_that_is_over_is_not_stopped(store: Store) -> None:
-    group_id, _ = await put_group(store, make_job())
-    await settle(store, await take(store), SUCCEEDED)
-
-    assert not await store.stop_group(group_id, reason="too late")
-    assert (await group_of(store, group_id)).state is GroupState.SUCCEEDED
-
-
-async def test_reason_of_a_stop_is_cut(store: Store) -> None:
-    group_id, _ = await put_group(store)
-
-    await store.stop_group(group_id, reason="x" * 5000)
-
-    assert len((await group_of(store, group_id)).reason or "") <= MAX_REASON
-
-
-async def test_only_groups_that_nobody_completed_expire(store: Store, clock: FakeClock) -> None:
-    sealed, _ = await put_group(store)
-    old, _ = await put_group(store, is_sealed=False)
-    clock.advance(HOUR + TICK)
-    young, _ = await put_group(store, is_sealed=False)
-
-    expired = await store.expire_groups(older_than=HOUR, limit=MANY)
-
-    assert expired == 1
-    assert await store.closing_groups(limit=MANY) == [ClosingGroup(old, ClosePolicy.STOP)]
-    assert (await group_of(store, old)).reason == "never_completed"
-    assert [(await group_of(store, g)).closing for g in (sealed, young)] == [None, None]
-    assert await store.expire_groups(older_than=HOUR, limit=MANY) == 0
-
-
 async def test_groups_are_listed_newest_first_by_page(store: Store) -> None:
     groups = [(await put_group(store, make_job()))[0] for _ in range(3)]
 
@@ -363,59 +261,6 @@ async def test_members_are_found_by_page_and_by_state(store: Store) -> None:
 
     assert [job.id for job in (*page, *rest)] == members[::-1]
     assert [job.id for job in ended] == [done.id]
-
-
-async def test_members_stay_until_their_group_is_over(store: Store, clock: FakeClock) -> None:
-    group_id, members = await put_group(store, make_job(), make_job())
-    first, second = await take_many(store, lease=10 * HOUR)
-    await settle(store, first, SUCCEEDED)
-    clock.advance(2 * HOUR)
-
-    assert await store.prune(older_than=HOUR, limit=MANY) == 0
-    await settle(store, second, SUCCEEDED)
-    assert await store.prune(older_than=HOUR, limit=1) == 1
-    half = await group_of(store, group_id)
-    assert (half.counts, half.done, half.progress) == ({State.SUCCEEDED: 1}, 2, 1.0)
-    clock.advance(2 * HOUR)
-    assert await store.prune(older_than=HOUR, limit=MANY) == 1
-    assert await store.group(group_id) is None
-    assert await store.get(members) == [None, None]
-
-
-async def test_waiting_member_keeps_its_group_too(store: Store, clock: FakeClock) -> None:
-    group_id, _ = await put_group(store, mode=SEQUENTIAL)
-    await settle(store, await take(store), SUCCEEDED)
-    clock.advance(2 * HOUR)
-
-    assert await store.prune(older_than=HOUR, limit=MANY) == 0
-    assert (await group_of(store, group_id)).done == 1
-
-
-async def test_dead_letter_keeps_the_record_of_its_group(store: Store, clock: FakeClock) -> None:
-    group_id, _ = await put_group(store, make_job(), make_job())
-    first, second = await take_many(store)
-    await settle(store, first, SUCCEEDED)
-    await settle(store, second, Failed("broke", permanent=True))
-    clock.advance(2 * HOUR)
-
-    assert await store.prune(older_than=HOUR, limit=MANY) == 1
-    group = await group_of(store, group_id)
-    assert (group.state, group.done) == (GroupState.FAILED, 2)
-
-
-async def test_group_that_never_had_a_member_goes_too(store: Store, clock: FakeClock) -> None:
-    group_id = new_id()
-    await store.add_group(NewGroup(id=group_id, total=1))
-    clock.advance(2 * HOUR)
-    await store.expire_groups(older_than=HOUR, limit=MANY)
-
-    await store.prune(older_than=HOUR, limit=MANY)
-    unswept = await store.group(group_id)
-    await sweep(store)
-    await store.prune(older_than=HOUR, limit=MANY)
-
-    assert unswept is not None
-    assert await store.group(group_id) is None
 
 
 async def test_members_take_their_place_in_a_queue_like_others(store: Store) -> None:

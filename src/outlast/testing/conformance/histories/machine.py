@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -21,33 +21,28 @@ from outlast.core.event import (
     Abandonment,
     Edited,
     Event,
-    EventRecord,
     GroupStopped,
     Lost,
     Misfired,
     Moved,
 )
-from outlast.core.explain import explain
 from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
-from outlast.core.job import Job, NewJob, Slot
 from outlast.core.position import Anchor, JobEdit, MoveTo
-from outlast.core.reservation import JOB_OVER, NewReservation, Reservation, ReservationId
-from outlast.core.run import Lease, LeaseHolder
-from outlast.core.schedule import CLAIMED, Firing, Plan, Schedule, SlotOutcome
+from outlast.core.reservation import NewReservation, ReservationId
+from outlast.core.run import LeaseHolder
+from outlast.core.schedule import Plan, SlotOutcome
 from outlast.core.state import Loss
 from outlast.core.worker import WorkerInfo
 from outlast.errors import TransitionRefused
 from outlast.store.contract import Capability, Store
-from outlast.store.contract.jobs import Added
 from outlast.store.contract.queues import Queue
-from outlast.store.contract.reservations import Reserved
 from outlast.store.contract.schedules import SetSchedule
 from outlast.testing.clock import START
 from outlast.testing.conformance import sizes
+from outlast.testing.conformance.histories import steps
 from outlast.testing.conformance.histories.comparison import MANY, MakeStore, StoreComparison
 from outlast.testing.conformance.histories.strategies import (
-    EVENTS,
     QUEUES,
     STEPS,
     TYPES,
@@ -55,9 +50,6 @@ from outlast.testing.conformance.histories.strategies import (
     Pick,
     Step,
 )
-
-Picked = TypeVar("Picked")
-
 
 IDLE = WorkerInfo(
     instance_id="",
@@ -124,7 +116,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def add(self, batch: Sequence[JobDraft]) -> None:
         now, known = self.twins.clock.now(), self.twins.known
         jobs = [draft.job(self._new_id(), now, known) for draft in batch]
-        added = self.twins.both(lambda store: store.add(jobs), shown=_outcomes)
+        added = self.twins.both(lambda store: store.add(jobs), shown=steps.outcomes)
         stored = [answer.id for answer in added if answer.created]
         known.extend(stored)
         self.twins.chained.difference_update(stored)  # one that was pruned comes by hand this time
@@ -151,24 +143,24 @@ class HistoryMachine(RuleBasedStateMachine):
     def join(self, back: int, draft: JobDraft) -> None:
         """One more member, or one that comes too late."""
         now, known = self.twins.clock.now(), self.twins.known
-        for group_id in _pick(self.twins.groups, back):
+        for group_id in steps.pick(self.twins.groups, back):
             job = replace(draft.job(self._new_id(), now, known), group_id=group_id, member=True)
-            added = self.twins.both(partial(_add_one, job=job), shown=_outcomes)
+            added = self.twins.both(partial(steps.add_one, job=job), shown=steps.outcomes)
             known.extend(answer.id for answer in added if answer.created)
 
     def seal_group(self, back: int) -> None:
-        for group_id in _pick(self.twins.groups, back):
-            self.twins.both(partial(_seal, group_id=group_id))
+        for group_id in steps.pick(self.twins.groups, back):
+            self.twins.both(partial(steps.seal_group, group_id=group_id))
 
     def stop_group(self, back: int, skip: bool) -> None:
-        for group_id in _pick(self.twins.groups, back):
-            self.twins.both(partial(_stop, group_id=group_id, skip=skip))
+        for group_id in steps.pick(self.twins.groups, back):
+            self.twins.both(partial(steps.stop_group, group_id=group_id, skip=skip))
 
     def sweep(self, limit: int) -> None:
         """What a worker does each second, or a part of it."""
         for group in self.twins.both(lambda store: store.closing_groups(limit=MANY)):
-            asking = partial(_left_over, group_id=group.id, limit=limit)
-            left = self.twins.both(asking, shown=_ids)
+            asking = partial(steps.remaining_members, group_id=group.id, limit=limit)
+            left = self.twins.both(asking, shown=steps.job_ids)
             self._apply([(job, GroupStopped(skip=group.closing == "skip")) for job in left])
         self.twins.both(lambda store: store.mark_groups_closed(limit=limit))
 
@@ -186,7 +178,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.register_worker(idle)
         self.heartbeat(holder, timedelta(hours=1))
         here = [job.id for job in self.twins.unstarted if job.queue == queue]
-        runnable = self.twins.both(partial(_runnable, job_ids=here))
+        runnable = self.twins.both(partial(steps.find_runnable, job_ids=here))
         lease = timedelta(seconds=15)
         claims = self.twins.both(
             lambda store: store.claim(holder, queue=queue, types=TYPES, limit=1, lease=lease)
@@ -202,11 +194,11 @@ class HistoryMachine(RuleBasedStateMachine):
         self._decide(self.twins.unstarted, picks)
 
     def renew(self, backs: Sequence[int], span: timedelta) -> None:
-        leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
+        leases = [steps.lease_of(job) for back in backs for job in steps.pick(self.seen, back)]
         self.twins.both(lambda store: store.renew(leases, span=span))
 
     def record_progress(self, backs: Sequence[int], texts: Sequence[str]) -> None:
-        leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
+        leases = [steps.lease_of(job) for back in backs for job in steps.pick(self.seen, back)]
         reports = list(zip(leases, texts, strict=False))
         self.twins.both(lambda store: store.record_progress(reports))
         self.twins.touched.update(lease.job_id for lease in leases)
@@ -224,25 +216,29 @@ class HistoryMachine(RuleBasedStateMachine):
         self.twins.both(lambda store: store.workers())
 
     def attach(self, back: int, artifacts: Sequence[str]) -> None:
-        for lease in map(_lease, _pick(self.seen, back)):
-            self.twins.both(partial(_attach, lease=lease, artifacts=artifacts))
+        for lease in map(steps.lease_of, steps.pick(self.seen, back)):
+            self.twins.both(partial(steps.attach, lease=lease, artifacts=artifacts))
             self.twins.touched.add(lease.job_id)
 
     def reclaim(self) -> None:
-        lapsed = self.twins.both(lambda store: store.expired_leases(limit=MANY), shown=_sorted_ids)
+        lapsed = self.twins.both(
+            lambda store: store.expired_leases(limit=MANY), shown=steps.sorted_job_ids
+        )
         self._apply([(job, Lost(Loss.LEASE_EXPIRED)) for job in lapsed])
 
     def recover(self, holder: LeaseHolder, alone: bool) -> None:
         """What a new boot does: nothing but runs of earlier boots is ever found."""
         instance = None if alone else holder.instance_id
-        asking = partial(_held, besides=holder.boot_id, instance_id=instance)
-        held = self.twins.both(asking, shown=_ids)
+        asking = partial(
+            steps.running_under_other_boots, besides=holder.boot_id, instance_id=instance
+        )
+        held = self.twins.both(asking, shown=steps.job_ids)
         self._apply([(job, Lost(Loss.STARTUP_RECOVERY, "an earlier boot")) for job in held])
-        assert self.twins.both(_broken) == []
+        assert self.twins.both(steps.find_broken) == []
 
     def misfire(self) -> None:
         late = self.twins.both(
-            lambda store: store.missed_start_deadline(limit=MANY), shown=_sorted_ids
+            lambda store: store.missed_start_deadline(limit=MANY), shown=steps.sorted_job_ids
         )
         self._apply([(job, Misfired()) for job in late])
 
@@ -261,12 +257,12 @@ class HistoryMachine(RuleBasedStateMachine):
     def pause(self, name: str, reason: str | None, span: timedelta | None) -> None:
         self.twins.both(lambda store: store.pause(name, reason=reason, span=span))
         self.twins.both(lambda store: store.queues())
-        self.twins.both(_of_no_job)
+        self.twins.both(steps.events_of_no_job)
 
     def resume(self, name: str) -> None:
         self.twins.both(lambda store: store.resume(name))
         self.twins.both(lambda store: store.queues())
-        self.twins.both(_of_no_job)
+        self.twins.both(steps.events_of_no_job)
 
     def swap(self, key: str, back: int, value: str | None) -> None:
         """By a version that each store gave out itself, lately or long ago, or by none."""
@@ -287,52 +283,58 @@ class HistoryMachine(RuleBasedStateMachine):
         if plan is not None:
             named = replace(plan, name=name)
             value = SetSchedule(plan=named, next_slot=at, next_trigger_at=at)
-        asking = partial(_set_schedule, known=self._scheduled, back=back, name=name, value=value)
-        self.twins.both(asking, shown=_unversioned)
+        asking = partial(
+            steps.set_schedule, known=self._scheduled, back=back, name=name, value=value
+        )
+        self.twins.both(asking, shown=steps.without_versions)
 
     def fire(self, ahead: timedelta, outcome: SlotOutcome, draft: JobDraft) -> None:
         """Each due schedule, with a job or without; and once more, which is stale."""
         job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
         job = replace(job, retry_of=None, slot=None)
-        self.twins.both(partial(_fire, ahead=ahead, outcome=outcome, job=job))
+        self.twins.both(partial(steps.fire, ahead=ahead, outcome=outcome, job=job))
         if self.twins.both(lambda store: store.get([job.id]), shown=len)[0]:
             self.twins.known.extend({job.id} - set(self.twins.known))
-        self.twins.both(_scheduled, shown=_unversioned)
+        self.twins.both(steps.list_schedules, shown=steps.without_versions)
 
     def move(self, where: Anchor, fresh: bool, back: int, beside: int) -> None:
         """Move beside any job: a missing target, or one in another order, is refused."""
-        targets = _pick(self.twins.unstarted, beside)
+        targets = steps.pick(self.twins.unstarted, beside)
         needs_one = where not in (Anchor.FRONT, Anchor.BACK)
-        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+        for job in steps.pick(self.twins.unstarted if fresh else self.seen, back):
             self.seen.append(job)
             for other in targets:
                 self._apply([(job, Moved(MoveTo(where, other.id if needs_one else None)))])
 
     def edit(self, fresh: bool, back: int, edit: JobEdit) -> None:
-        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+        for job in steps.pick(self.twins.unstarted if fresh else self.seen, back):
             self.seen.append(job)
             self._apply([(job, Edited(edit))])
 
     def renumber(self, queue: str) -> None:
         self.twins.both(lambda store: store.renumber(queue))
-        self.twins.both(_of_no_job)
+        self.twins.both(steps.events_of_no_job)
 
     def reserve(self, draft: JobDraft, span: timedelta) -> None:
         job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
         number = ReservationId(self._new_id())
         new = NewReservation(id=number, caller="caller.1", request="req-7", span=span)
-        reserved = self.twins.both(lambda store: store.reserve(new, job), shown=_reserved)
+        reserved = self.twins.both(
+            lambda store: store.reserve(new, job), shown=steps.without_refusal
+        )
         if reserved.created:
             self.twins.known.append(job.id)
             self.reserved.append(number)
 
     def extend_reservation(self, back: int, span: timedelta) -> None:
         for number in self.reserved[-1 - back :][:1]:
-            self.twins.both(partial(_keep, number=number, span=span))
+            self.twins.both(partial(steps.extend_reservation, number=number, span=span))
 
     def abandon(self, reason: Abandonment) -> None:
         """Also of callers who are not silent: their jobs stay."""
-        self.twins.both(lambda store: store.expired_reservations(limit=MANY), shown=_sorted_held)
+        self.twins.both(
+            lambda store: store.expired_reservations(limit=MANY), shown=steps.sorted_reservation_ids
+        )
         held = self.twins.both(lambda store: store.reservations(active_only=True, limit=MANY))
         jobs = self.twins.both(lambda store: store.get([each.job_id for each in held]), shown=len)
         self._apply([(job, Abandoned(reason)) for job in jobs if job])
@@ -349,9 +351,9 @@ class HistoryMachine(RuleBasedStateMachine):
 
     def _decide(self, present: Sequence[JobView], picks: Sequence[Pick]) -> None:
         pools = {True: present, False: self.seen}
-        chosen = [(job, n) for fresh, back, n in picks for job in _pick(pools[fresh], back)]
+        chosen = [(job, n) for fresh, back, n in picks for job in steps.pick(pools[fresh], back)]
         self.seen.extend(job for job, _ in chosen)
-        self._apply([(job, event) for job, n in chosen if (event := _event(job, n))])
+        self._apply([(job, event) for job, n in chosen if (event := steps.choose_event(job, n))])
 
     def _apply(self, decisions: Sequence[tuple[JobView, Event]]) -> None:
         changes = [change for job, event in decisions if (change := self._change(job, event))]
@@ -374,138 +376,3 @@ class HistoryMachine(RuleBasedStateMachine):
     def _new_id(self) -> JobId:
         self._ids += 1
         return JobId(f"00000000-0000-7000-8000-{self._ids:012x}")
-
-
-def _pick(pool: Sequence[Picked], back: int) -> Sequence[Picked]:
-    return [pool[-1 - back % len(pool)]] if pool else []
-
-
-def _event(job: JobView, number: int) -> Event | None:
-    events = EVENTS.get(job.state, [None])
-    return events[number % len(events)]
-
-
-def _lease(job: JobView) -> Lease:
-    return Lease(job.id, job.token)
-
-
-async def _attach(store: Store, lease: Lease, artifacts: Sequence[str]) -> bool:
-    return await store.attach(lease, artifacts)
-
-
-async def _set_schedule(
-    store: Store,
-    known: dict[Store, list[int | None]],
-    back: int,
-    name: str,
-    value: SetSchedule | None,
-) -> list[Schedule | None]:
-    given = known.setdefault(store, [None, None])
-    expected = given[-1 - back % len(given)] or (-1 if value is None else None)
-    schedule_id = f"00000000-0000-7000-8000-{ord(name):012x}"
-    written = await store.set_schedule(schedule_id, expected=expected, value=value)
-    given.extend([written.version] if written else [])
-    return [written, await store.schedule(name), *await _scheduled(store)]
-
-
-async def _scheduled(store: Store) -> list[Schedule | None]:
-    return [*await store.schedules(limit=MANY)]
-
-
-async def _fire(store: Store, ahead: timedelta, outcome: SlotOutcome, job: NewJob) -> list[object]:
-    due = await store.due_schedules(ahead=ahead, limit=MANY)
-    firings = [_firing(each, outcome, job) for each in due.schedules if each.next_slot]
-    fired = await store.fire([*firings, *firings])
-    rows = [await store.slots(series, limit=MANY) for series in ("series", *map(_id, firings))]
-    names = await store.running_names(["one", "two", "series"])
-    return [due.now, due.next_trigger_at, *fired, rows, names]
-
-
-def _id(firing: Firing) -> str:
-    return firing.schedule_id
-
-
-def _firing(schedule: Schedule, outcome: SlotOutcome, job: NewJob) -> Firing:
-    assert schedule.next_slot is not None
-    following = schedule.next_slot + timedelta(minutes=1)
-    return Firing(
-        schedule_id=schedule.id,
-        version=schedule.version,
-        slot=Slot(series=schedule.series, at=schedule.next_slot),
-        outcome=outcome,
-        planned=schedule.next_slot,
-        job=job if outcome in CLAIMED else None,
-        next_slot=following,
-        next_trigger_at=following,
-    )
-
-
-def _unversioned(told: Sequence[Schedule | None]) -> list[Schedule | None]:
-    return [each and replace(each, version=0) for each in told]
-
-
-async def _add_one(store: Store, job: NewJob) -> list[Added]:
-    return await store.add([job])
-
-
-async def _seal(store: Store, group_id: str) -> bool:
-    return await store.seal_group(group_id)
-
-
-async def _stop(store: Store, group_id: str, skip: bool) -> bool:
-    return await store.stop_group(group_id, reason="enough", skip=skip)
-
-
-async def _left_over(store: Store, group_id: str, limit: int) -> list[Job]:
-    return await store.remaining_members(group_id, limit=limit)
-
-
-def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
-    return [(answer.id, answer.created, answer.refused is not None) for answer in added]
-
-
-async def _held(store: Store, besides: str, instance_id: str | None) -> list[Job]:
-    return await store.running_under_other_boots(
-        besides=besides, instance_id=instance_id, limit=MANY
-    )
-
-
-async def _of_no_job(store: Store) -> list[EventRecord]:
-    return [replace(event, id=0) for event in await store.events(None)]
-
-
-async def _runnable(store: Store, job_ids: Sequence[JobId]) -> list[JobId]:
-    """Those of them that the next claim takes, by what `explain` says."""
-    situations = [await store.wait_facts(job_id) for job_id in job_ids]
-    return [each.job.id for each in situations if each and explain(each).is_runnable]
-
-
-async def _broken(store: Store) -> list[object]:
-    """Whatever recovery would have to repair besides."""
-    adrift, unfollowed = (
-        await store.detached_jobs(limit=MANY),
-        await store.missing_successors(limit=MANY),
-    )
-    freed = [h for h in await store.release_stale_reservations(limit=MANY) if h.reason == JOB_OVER]
-    return [*adrift, *unfollowed, *freed, *await store.remove_orphans(limit=MANY)]
-
-
-def _reserved(reserved: Reserved) -> Reserved:
-    """Without the words of a refusal, which a store is free to choose."""
-    return replace(reserved, refused=reserved.refused and "refused")
-
-
-async def _keep(store: Store, number: ReservationId, span: timedelta) -> bool:
-    return await store.extend_reservation(number, span=span)
-
-
-def _sorted_held(held: Sequence[Reservation]) -> list[ReservationId]:
-    return sorted(each.id for each in held)
-
-
-def _ids(jobs: Sequence[JobView]) -> list[JobId]:
-    return [job.id for job in jobs]
-
-
-def _sorted_ids(jobs: Sequence[JobView]) -> list[JobId]:
-    return sorted(job.id for job in jobs)
