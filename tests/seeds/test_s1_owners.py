@@ -199,7 +199,7 @@ def test_nothing_else_is_cached_but_what_the_package_itself_says() -> None:
     assert decorated == {
         "clock.py:_boot_id",
         "store/postgres/migrate.py:migrations",
-        "store/postgres/statements.py:statements",
+        "store/postgres/placeholders.py:statements",
         "store/sqlite/migrate.py:migrations",
         "store/sqlite/statements.py:statements",
     }

@@ -263,7 +263,7 @@ async def test_an_effect_that_is_not_idempotent_is_repeated_and_the_pages_say_so
     assert (
         "**Effects are not deduplicated.** Making a handler idempotent is its author's" in promises
     )
-    assert "It must be idempotent" in str(HANDLERS["user_sync"].__mro__[1].__doc__)
+    assert "A handler must be idempotent" in str(HANDLERS["user_sync"].__mro__[1].__doc__)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -185,7 +185,7 @@ class GroupManager:
 
     async def get(self, group_id: str) -> Group:
         """Return the group as it is stored now; GroupNotFound if there is none."""
-        return await self.handle(group_id).read()
+        return await self._handle(group_id).read()
 
     async def list(self, limit: int = PAGE, before: int | None = None) -> builtins.list[Group]:
         """Return a page of groups, the newest first; `before=groups[-1].seq` is the next page."""
@@ -194,11 +194,14 @@ class GroupManager:
 
     def handle(self, group_id: str) -> GroupHandle:
         """Return a handle on a group id, whether the group exists or not."""
+        return self._handle(group_id)
+
+    def _handle(self, group_id: str) -> GroupHandle:
         return GroupHandle(group_id_of(group_id), self._client)
 
     async def cancel(self, group_id: str, reason: str | None = None) -> Group:
         """Cancel waiting members and ask running ones to stop, as `GroupHandle.cancel` does."""
-        return await self.handle(group_id).cancel(reason)
+        return await self._handle(group_id).cancel(reason)
 
 
 def group_id_of(text: str) -> str:

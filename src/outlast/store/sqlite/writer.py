@@ -99,7 +99,7 @@ WriteFunction = Callable[[WriteTransaction, Sequence[Any]], list[Any]]
 class Request:
     """Items for one write function, and the future that receives the answers."""
 
-    function: WriteFunction
+    write: WriteFunction
     items: Sequence[Any]
     future: asyncio.Future[list[Any]]
     loop: asyncio.AbstractEventLoop
@@ -233,11 +233,11 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
 def _run_requests(tx: WriteTransaction, requests: list[Request]) -> list[list[Any]]:
     """Run neighbouring requests for one write function in one call and split the answers."""
     if len(requests) == 1:
-        return [requests[0].function(tx, requests[0].items)]
+        return [requests[0].write(tx, requests[0].items)]
     answers: list[list[Any]] = []
-    for function, group in groupby(requests, key=lambda request: request.function):
+    for write, group in groupby(requests, key=lambda request: request.write):
         same = list(group)
-        remaining = function(tx, [item for request in same for item in request.items])
+        remaining = write(tx, [item for request in same for item in request.items])
         for request in same:
             count = len(request.items)
             answers.append(remaining[:count])
