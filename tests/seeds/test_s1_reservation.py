@@ -17,12 +17,7 @@ from outlast.core.reservation import Reservation
 from outlast.core.state import RunStatus
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.factories import (
-    MANY,
-    TYPE,
-    make_job,
-    take_many,
-)
+from outlast.testing.conformance.factories import MANY, TYPE, make_job, take_many
 from outlast.testing.conformance.reservations import make_reservation, reserve
 
 from .direct import QUEUE, call, call_at_once, executed, s1

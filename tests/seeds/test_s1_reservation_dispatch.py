@@ -11,14 +11,7 @@ import pytest
 from outlast import Handle, Outlast
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.factories import (
-    MANY,
-    SUCCEEDED,
-    claim_order,
-    put,
-    settle,
-    take,
-)
+from outlast.testing.conformance.factories import MANY, SUCCEEDED, claim_order, put, settle, take
 from outlast.testing.conformance.reservations import reserve
 
 from .kit import PATIENCE, QUICK, SOON, Witness, opened, order_of

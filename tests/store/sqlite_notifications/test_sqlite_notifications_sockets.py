@@ -18,12 +18,7 @@ from outlast.store.sqlite.notify import notifier
 from outlast.store.sqlite.notify.socket_dir import socket_dir_for
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.factories import (
-    SUCCEEDED,
-    put,
-    settle,
-    started,
-)
+from outlast.testing.conformance.factories import SUCCEEDED, put, settle, started
 from store.kit import PATIENCE, Peer, environment, opened
 
 from .kit import ALL, Heard, is_there, sockets, squat

@@ -3,12 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from outlast.core.event import (
-    Abandoned,
-    Abandonment,
-    Lost,
-    Succeeded,
-)
+from outlast.core.event import Abandoned, Abandonment, Lost, Succeeded
 from outlast.core.job import Job
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import NewReservation, Reservation, ReservationId

@@ -8,9 +8,7 @@ from typing import Any
 
 from outlast.core.decide import JobView, decide
 from outlast.core.delivery import Delivery
-from outlast.core.event import (
-    Event,
-)
+from outlast.core.event import Event
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim, LeaseHolder
