@@ -23,11 +23,12 @@ from outlast.verify import verify
 from outlast.worker.maintenance.recovery import Recovery
 from support.corruption.keyvalue import KeyValueCorruption
 from support.crash.runner import ACT_IDS, clocked
-from support.crash.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
+from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_groups import GROUP_SCENARIOS
 from support.crash.scenarios_positions import PLACES
 from support.crash.scenarios_recovery import broken_scenarios
 from support.crash.scenarios_schedules import SCHEDULES
+from support.crash.world import HOLDER, LEASE, TYPES, World
 from support.engines.crashing import CrashingEngine, EngineCrashed
 from support.engines.memory import MemoryEngine
 

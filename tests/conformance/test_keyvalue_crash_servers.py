@@ -23,9 +23,10 @@ from outlast.testing.conformance.sizes import DEFAULT, VARIABLE
 from outlast.testing.servers.dynamodb import MOST_WRITES
 from outlast.verify import verify
 from support.crash.runner import ACT_IDS, clocked
-from support.crash.scenarios import SCENARIOS, World
+from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_groups import GROUP_SCENARIOS
 from support.crash.scenarios_schedules import SCHEDULES
+from support.crash.world import World
 from support.engines.crashing import CrashingEngine, EngineCrashed
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from outlast.worker.maintenance.recovery import Recovery
 from support.corruption.postgres import empty_on
 from support.crash.postgres_target import BENCH, dump, make
 from support.crash.runner import Crasher, Point, brings_nothing_new, chosen, clocked, play
-from support.crash.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
+from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_transfer import MOVING
+from support.crash.world import HOLDER, LEASE, TYPES
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,9 +17,10 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.verify import verify
 from outlast.worker.maintenance.recovery import Recovery
 from support.crash.runner import Crasher, Point, chosen, clocked, play
-from support.crash.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
+from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_transfer import MOVING
 from support.crash.sqlite_target import BENCH, dump
+from support.crash.world import HOLDER, LEASE, TYPES
 
 pytestmark = [
     pytest.mark.slow,

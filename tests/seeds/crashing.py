@@ -22,23 +22,22 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
 from support.crash.runner import ACT_IDS, Probe
-from support.crash.scenarios import (
+from support.crash.scenarios import _blocked, _retrying
+from support.crash.scenarios_direct import reserving
+from support.crash.scenarios_positions import PLACES, STATES
+from support.crash.scenarios_transfer import MOVING
+from support.crash.sqlite_target import BENCH, dump
+from support.crash.world import (
     LEASE,
     LINKED,
     ONCE,
     SECOND,
     Scenario,
     World,
-    _blocked,
-    _retrying,
     deciding,
     nothing,
-    reserving,
     settling,
 )
-from support.crash.scenarios_positions import PLACES, STATES
-from support.crash.scenarios_transfer import MOVING
-from support.crash.sqlite_target import BENCH, dump
 
 from .kit import Child
 

@@ -12,8 +12,8 @@ import pytest
 from daily_brief.promises import DOES_NOT_MEAN, GUARANTEED, NOT_GUARANTEED
 from daily_brief.web import Web
 
+from .brief_web import EXAMPLES, FOUND_IN, SINGLE, call
 from .kit import PATIENCE
-from .test_s0_brief_services import EXAMPLES, FOUND_IN, SINGLE, call
 from .test_s1_studio import GUARD
 
 ROOT = EXAMPLES.parent

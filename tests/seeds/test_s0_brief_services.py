@@ -1,7 +1,6 @@
 """S0: the daily brief's two services, each in processes of its own, started and stopped apart."""
 
 import asyncio
-import json
 import os
 import re
 import socket
@@ -14,19 +13,15 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from contextlib import closing, contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 from urllib.parse import urlencode
-from wsgiref.util import setup_testing_defaults
-from wsgiref.validate import validator
 
 import pytest
 
-import outlast
 from chaos.tree import PATIENCE, PROGRAM, Tree, forest, until
-from daily_brief import units, web
+from daily_brief import units
 from daily_brief.brief import Brief
 from daily_brief.rules import RULES
 from daily_brief.samples import Item, rss, serve
@@ -37,11 +32,9 @@ from outlast.scheduler.loop import LEADER_LOCK
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 
+from .brief_web import EXAMPLES, FOUND_IN, SINGLE, call
 from .newsroom import Newsroom, article, look
 
-EXAMPLES = Path(web.__file__).parents[1]
-FOUND_IN = os.pathsep.join([str(Path(outlast.__file__).parents[1]), str(EXAMPLES)])
-SINGLE = ("--topology", "single", "--scope", "brief", "--instance-id", "brief-worker")
 TARGET = ("--no-control-socket", "daily_brief.web:application")
 Grow = Callable[..., Tree]
 SERVE = """
@@ -224,30 +217,6 @@ def claim(folder: Path, slot: str) -> None:
     assert status == 303
 
 
-def call(
-    app: Any, method: str, path: str, headers: dict[str, str] | None = None, **form: str
-) -> tuple[int, dict[str, str], str]:
-    """The application called as a server would, and held to WSGI's rules."""
-    body = urlencode(form).encode()
-    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "SCRIPT_NAME": ""}
-    setup_testing_defaults(environ)
-    environ |= {
-        "QUERY_STRING": "",
-        "wsgi.input": BytesIO(body),
-        "CONTENT_LENGTH": str(len(body)),
-        **(headers or {}),
-    }
-    got: list[Any] = []
-    answer = validator(app)(environ, lambda status, head, _=None: got.extend([status, head]))
-    try:
-        text = b"".join(answer).decode()
-    finally:
-        answer.close()
-        if isinstance(app, Web):
-            app.close()
-    return int(got[0].split()[0]), dict(got[1]), text
-
-
 @pytest.mark.req("S0-2.b")
 def test_there_is_one_unit_for_the_web_under_gunicorn_and_one_for_the_worker() -> None:
     files = {file.name: file.read_text() for file in (EXAMPLES / "daily_brief/deploy").iterdir()}
@@ -335,77 +304,3 @@ def test_a_web_process_that_served_has_no_thread_that_triggers(tmp_path: Path) -
     threads, modules = done.stdout.splitlines()
     assert modules == "[]", "what runs and triggers is not even imported"
     assert "schedul" not in threads
-
-
-@pytest.mark.req("S0-10.c")
-async def test_the_page_claims_a_slot_and_no_slot_twice(
-    tmp_path: Path, store: SqliteStore, clock: FakeClock
-) -> None:
-    room = Newsroom(tmp_path, store, clock)
-    room.give(one=[article("a")])
-    await room.app.sync_schedules()
-    form = {"job_name": "rss_ingestion", "scheduled_for": "2026-01-05T08:00"}
-
-    def post(**form: str) -> tuple[int, dict[str, str], str]:
-        return call(Web(tmp_path), "POST", "/runs", **form)
-
-    first, head, _ = await asyncio.to_thread(post, **form)
-    waiting = [slot.outcome for slot in await room.app.schedules.history("rss_ingestion")]
-    second, _, said = await asyncio.to_thread(post, **form)
-
-    assert (first, head["Location"], second) == (303, "/runs", 409)
-    assert waiting == ["manual"]
-    assert "a slot runs once, so take another" in said
-    assert await room.job_runs() == [], "it is the worker that runs it"
-
-
-@pytest.mark.req("S0-10.b")
-async def test_the_page_asks_for_an_explicit_slot(
-    tmp_path: Path, store: SqliteStore, clock: FakeClock
-) -> None:
-    room = Newsroom(tmp_path, store, clock)
-    await room.app.sync_schedules()
-
-    async def status(**form: str) -> int:
-        return (await asyncio.to_thread(call, Web(tmp_path), "POST", "/runs", **form))[0]
-
-    assert await status(job_name="rss_ingestion") == 400
-    assert await status(job_name="rss_ingestion", scheduled_for="soon") == 400
-    assert await status(scheduled_for="2026-01-05T08:00") == 400
-    assert await status(job_name="nobody", scheduled_for="2026-01-05T08:00") == 404
-    assert await status(job_name="x" * 5000, scheduled_for="2026-01-05T08:00") == 413
-    assert await room.app.schedules.history("rss_ingestion") == []
-
-
-def test_a_form_of_another_site_claims_nothing(tmp_path: Path) -> None:
-    form = {"job_name": "rss_ingestion", "scheduled_for": "2026-01-05T08:00"}
-    head = {"HTTP_ORIGIN": "https://evil.example", "HTTP_HOST": "127.0.0.1:8000"}
-
-    status, _, _ = call(Web(tmp_path), "POST", "/runs", head, **form)
-
-    assert status == 403
-
-
-def test_pages_that_are_not_there_say_so(tmp_path: Path) -> None:
-    got = {
-        path: call(Web(tmp_path), "GET", path)[0]
-        for path in ("/nothing", "/briefs/2026-01-05", "/briefs/../../etc/passwd", "/", "/runs")
-    }
-
-    assert got == {
-        "/nothing": 404,
-        "/briefs/2026-01-05": 404,
-        "/briefs/../../etc/passwd": 404,
-        "/": 200,
-        "/runs": 200,
-    }
-    assert call(Web(tmp_path), "DELETE", "/")[0] == 405
-    assert call(Web(tmp_path), "HEAD", "/")[2] == ""
-
-
-def test_health_names_what_is_and_what_is_not_guaranteed(tmp_path: Path) -> None:
-    _, _, text = call(Web(tmp_path), "GET", "/healthz")
-
-    said = json.loads(text)
-    assert (said["status"], said["topology"]) == ("ok", "single")
-    assert len(said["guaranteed"]) == 5

@@ -11,7 +11,7 @@ from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import LAPSED, LEASE, settle, started, take_many
-from support.crash.scenarios import HOLDER, TYPES
+from support.crash.world import HOLDER, TYPES
 
 from .crashing import effect, wrecks
 from .crews import schedule_summary

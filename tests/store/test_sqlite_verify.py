@@ -15,7 +15,11 @@ from outlast.testing.conformance.factories import make_job, put
 from outlast.verify import MAX_REPORTED, Report, verify
 
 from .kit import Trace, Worlds, opened
-from .planted import OTHER, PLANTS, QUEUED, Plant, Vandal, plant, sound_world
+from .planted import OTHER, QUEUED, Plant, Vandal, plant, sound_world
+from .planted_links import LINK_PLANTS
+from .planted_runs import RUN_PLANTS
+
+PLANTS = (*RUN_PLANTS, *LINK_PLANTS)
 
 
 async def _verified(path: Path) -> Report:

@@ -15,8 +15,8 @@ from outlast.testing.conformance.race_runner import race
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.crash import sqlite_recovery
 from support.crash.runner import Crasher, clocked
-from support.crash.scenarios import World
 from support.crash.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Told, told
+from support.crash.world import World
 
 AGAIN = 2000
 """Later recoveries number their jobs from here."""

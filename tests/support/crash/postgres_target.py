@@ -18,12 +18,13 @@ from outlast.store.postgres.url import PostgresUrl, parse_url
 from outlast.testing.clock import FakeClock
 from support.corruption.postgres import TABLES, PostgresWrecker
 from support.crash.runner import Probe
-from support.crash.scenarios import SCENARIOS, SECOND, Scenario, World
+from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_groups import GROUP_SCENARIOS
 from support.crash.scenarios_positions import PLACES
 from support.crash.scenarios_recovery import broken_scenarios
 from support.crash.scenarios_schedules import SCHEDULES
 from support.crash.scenarios_transfer import MOVING
+from support.crash.world import SECOND, Scenario, World
 
 OWN_NUMBERS: Final = frozenset({"seq", "claim_order", "version"})
 """Columns whose values a sequence chooses; only their order counts, and the ids tell that too."""

@@ -22,7 +22,7 @@ from outlast.core.ids import Ids
 from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
-from support.crash.scenarios import Scenario, World
+from support.crash.world import Scenario, World
 
 Probe = Callable[[str, bool], None]
 ACT_IDS = 1000

@@ -4,19 +4,11 @@ Each act calls one verb once. The world before it, the ids and the clock are the
 so that two runs of a scenario leave the same store, byte for byte.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
-from outlast.core.decide import Change, Guard, JobView, Transition, decide
-from outlast.core.delivery import Delivery
+from outlast.core.decide import Change, Guard, Transition, decide
 from outlast.core.event import (
-    Abandoned,
-    Abandonment,
     CancelRequested,
-    Event,
     Failed,
     GivenUp,
     Lost,
@@ -29,118 +21,34 @@ from outlast.core.event import (
     Unblocked,
 )
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey, Job, NewJob, Slot
+from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.ordering import Ordering
-from outlast.core.reservation import NewReservation, Reservation, ReservationId
-from outlast.core.run import Claim, LeaseHolder
+from outlast.core.reservation import ReservationId
+from outlast.core.run import Claim
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
-from outlast.store.contract import Store, check_maintenance
+from outlast.store.contract import check_maintenance
 from outlast.store.contract.jobs import Filter
 from outlast.store.contract.queues import Queue
-from outlast.testing.clock import START, FakeClock
+from outlast.testing.clock import START
+from support.crash.scenarios_direct import DIRECT
+from support.crash.world import (
+    HOLDER,
+    LEASE,
+    LINKED,
+    ONCE,
+    SECOND,
+    TYPES,
+    Scenario,
+    World,
+    deciding,
+    nothing,
+    register_in,
+    settling,
+)
 
-SECOND = timedelta(seconds=1)
-LEASE = timedelta(seconds=15)
-HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
-TYPES = ("lease", "linked", "once")
-LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
-
-
-@dataclass(slots=True)
-class World:
-    """A store, where it is, its clock, and ids that count."""
-
-    store: Store
-    path: Path
-    clock: FakeClock
-    numbers: Iterator[int]
-
-    def new_id(self) -> JobId:
-        return JobId(f"00000000-0000-7000-8000-{next(self.numbers):012x}")
-
-    def job(self, **over: Any) -> NewJob:
-        delivery = over.get("delivery", Delivery.LEASE)
-        base = {"id": self.new_id(), "type": str(delivery), "name": str(delivery), "params": "{}"}
-        return NewJob(**{**base, **over})
-
-    async def add(self, **over: Any) -> JobId:
-        return (await self.store.add([self.job(**over)]))[0].id
-
-    async def claim(self, limit: int = 10, prefetch: int = 0) -> list[Claim]:
-        return await self.store.claim(
-            HOLDER, queue="default", types=TYPES, limit=limit, prefetch=prefetch, lease=LEASE
-        )
-
-    async def started(self, **over: Any) -> Claim:
-        await self.add(**over)
-        return (await self.claim())[-1]
-
-    async def settle(self, standing: JobView, event: Event) -> bool:
-        return (await self.store.apply([decide(standing, event, new_id=self.new_id)]))[0]
-
-    async def get(self, job_id: JobId) -> Job:
-        job = (await self.store.get([job_id]))[0]
-        assert job is not None
-        return job
-
-
-Prepare = Callable[[World], Awaitable[Any]]
-Act = Callable[[World, Any], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """`prepare` runs undisturbed and answers what `act` needs; `act` is killed.
-
-    `opened`: the store is open when `prepare` begins. Not `sound`: its world has rows that refer
-    to nothing, on purpose.
-    """
-
-    prepare: Prepare
-    act: Act
-    opened: bool = True
-    sound: bool = True
-
-
-SCENARIOS: dict[str, Scenario] = {}
-
-
-def scenario(prepare: Prepare) -> Callable[[Act], None]:
-    """Register an act, under its own name, in the world that `prepare` makes."""
-
-    def register(act: Act) -> None:
-        SCENARIOS[getattr(act, "__name__", "")] = Scenario(prepare, act)
-
-    return register
-
-
-def settling(event: Event, **over: Any) -> Scenario:
-    """End a run of a job made with `over` by `event`."""
-
-    async def prepare(w: World) -> Claim:
-        return await w.started(active_key="key", **over)
-
-    async def act(w: World, claim: Claim) -> None:
-        await w.settle(claim, event)
-
-    return Scenario(prepare, act)
-
-
-def deciding(prepare: Callable[[World], Awaitable[JobId]], event: Event) -> Scenario:
-    """Apply `event` to a job that does not run."""
-
-    async def make(w: World) -> Job:
-        return await w.get(await prepare(w))
-
-    async def act(w: World, job: Job) -> None:
-        await w.settle(job, event)
-
-    return Scenario(make, act)
-
-
-async def nothing(_: World) -> None:
-    return
+SCENARIOS: dict[str, Scenario] = {**DIRECT}
+scenario = register_in(SCENARIOS)
 
 
 async def some_waiting(w: World) -> None:
@@ -328,103 +236,6 @@ async def write_record(w: World, version: int) -> None:
 @scenario(_one_record)
 async def delete_record(w: World, version: int) -> None:
     await w.store.swap("template", "daily", expected=version, value=None)
-
-
-async def reserving(w: World, **over: Any) -> Reservation:
-    """A direct job before the others that wait, and the queue held for it."""
-    number = ReservationId(w.new_id())
-    new = NewReservation(id=number, caller="caller.1", request="req-7", span=LEASE)
-    reserved = await w.store.reserve(new, w.job(**{"max_attempts": 1, **over}))
-    assert reserved.reservation is not None
-    return reserved.reservation
-
-
-async def _one_waits(w: World) -> None:
-    await w.store.set_queue(Queue(name="default", ordering=Ordering.POSITION, concurrency=1))
-    await w.add()
-
-
-async def _reserved(w: World) -> Reservation:
-    await _one_waits(w)
-    return await reserving(w)
-
-
-async def _reserved_without_limit(w: World) -> Reservation:
-    await w.add()
-    return await reserving(w)
-
-
-async def _direct_runs(w: World) -> Claim:
-    await _reserved(w)
-    [claim] = await w.claim()
-    return claim
-
-
-@scenario(_one_waits)
-async def reserve(w: World, _: None) -> None:
-    await reserving(w)
-
-
-@scenario(_reserved)
-async def reserve_in_vain(w: World, _: Reservation) -> None:
-    await reserving(w)
-
-
-@scenario(_reserved)
-async def keep(w: World, held: Reservation) -> None:
-    assert await w.store.extend_reservation(held.id, span=2 * LEASE)
-
-
-@scenario(_reserved)
-async def claim_direct(w: World, held: Reservation) -> None:
-    assert [claim.id for claim in await w.claim()] == [held.job_id]
-
-
-@scenario(_reserved_without_limit)
-async def claim_direct_without_limit(w: World, held: Reservation) -> None:
-    assert [claim.id for claim in await w.claim()] == [held.job_id]
-
-
-@scenario(_direct_runs)
-async def renew_direct(w: World, claim: Claim) -> None:
-    w.clock.advance(SECOND)
-    await w.store.renew([claim.lease], span=LEASE)
-
-
-@scenario(_direct_runs)
-async def succeed_direct(w: World, claim: Claim) -> None:
-    assert await w.settle(claim, Succeeded("1"))
-
-
-@scenario(_direct_runs)
-async def lose_direct(w: World, claim: Claim) -> None:
-    assert await w.settle(claim, Lost(Loss.OWNER_DEAD))
-
-
-async def _silent(w: World) -> Job:
-    held = await _reserved(w)
-    w.clock.advance(LEASE)
-    return await w.get(held.job_id)
-
-
-@scenario(_silent)
-async def abandon_silent(w: World, job: Job) -> None:
-    assert await w.settle(job, Abandoned(Abandonment.CALLER_SILENT))
-
-
-@scenario(_silent)
-async def abandon_dead(w: World, job: Job) -> None:
-    assert await w.settle(job, Abandoned(Abandonment.OWNER_DEAD))
-
-
-async def _direct_ended(w: World) -> None:
-    await w.settle(await _direct_runs(w), Succeeded("1"))
-    w.clock.advance(SECOND)
-
-
-@scenario(_direct_ended)
-async def prune_direct(w: World, _: None) -> None:
-    await w.store.prune(older_than=timedelta(0), limit=10)
 
 
 async def _lapsed(w: World) -> Job:

@@ -11,7 +11,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim
 from outlast.store.contract.jobs import Filter
-from support.crash.scenarios import LINKED, SECOND, Scenario, World, nothing
+from support.crash.world import LINKED, SECOND, Scenario, World, nothing
 
 ZERO = timedelta(0)
 SEQUENTIAL = {"mode": GroupMode.SEQUENTIAL}

@@ -8,7 +8,8 @@ from outlast.core.ids import JobId
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.store.contract.queues import Queue
-from support.crash.scenarios import SECOND, Prepare, Scenario, World, _blocked, _retrying, deciding
+from support.crash.scenarios import _blocked, _retrying
+from support.crash.world import SECOND, Prepare, Scenario, World, deciding
 
 
 def _line(ordering: Ordering, gap: int = 100) -> Prepare:

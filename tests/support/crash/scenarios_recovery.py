@@ -17,7 +17,8 @@ from outlast.core.event import (
 from outlast.core.job import Job
 from outlast.core.state import Loss
 from outlast.testing.conformance.corruption import CorruptionInjector
-from support.crash.scenarios import LINKED, ONCE, Scenario, World, reserving
+from support.crash.scenarios_direct import reserving
+from support.crash.world import LINKED, ONCE, Scenario, World
 
 Breaks = Callable[[World], CorruptionInjector]
 

@@ -10,7 +10,7 @@ from outlast.core.job import Slot
 from outlast.core.schedule import Firing, JobBlueprint, Plan, Schedule, SlotOutcome, TimeRule
 from outlast.store.contract.schedules import SetSchedule
 from outlast.testing.clock import START
-from support.crash.scenarios import SECOND, Scenario, World, deciding, nothing
+from support.crash.world import SECOND, Scenario, World, deciding, nothing
 
 HOUR = timedelta(hours=1)
 PLAN = Plan(

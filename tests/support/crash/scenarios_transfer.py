@@ -13,7 +13,7 @@ from outlast.store.contract.transfer import (
     TableKind,
     TransferStage,
 )
-from support.crash.scenarios import Act, Prepare, Scenario, World, nothing
+from support.crash.world import Act, Prepare, Scenario, World, nothing
 
 OTHER: Final = "sqlite:////elsewhere.db"
 NUMBERS: Final = [f"00000000-0000-7000-8000-0000000000{n:02x}" for n in range(9)]

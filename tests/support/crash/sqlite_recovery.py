@@ -15,7 +15,7 @@ from outlast.testing.clock import FakeClock
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.runner import Probe
-from support.crash.scenarios import HOLDER, LINKED, ONCE, SECOND, Scenario, World
+from support.crash.world import HOLDER, LINKED, ONCE, SECOND, Scenario, World
 
 NEXT_BOOT = LeaseHolder(instance_id=HOLDER.instance_id, boot_id="boot-2")
 PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "linked": LINKED, "once": ONCE}

@@ -12,12 +12,13 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.runner import Probe
-from support.crash.scenarios import SCENARIOS, SECOND, Scenario, World, nothing
+from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_groups import GROUP_SCENARIOS
 from support.crash.scenarios_positions import PLACES
 from support.crash.scenarios_recovery import broken_scenarios
 from support.crash.scenarios_schedules import SCHEDULES
 from support.crash.scenarios_transfer import MOVING
+from support.crash.world import SECOND, Scenario, World, nothing
 
 
 class SqliteBench:

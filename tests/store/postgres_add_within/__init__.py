@@ -1,0 +1,1 @@
+"""Tests of jobs added in the transaction of a caller on PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Tests of transactions of handlers on PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Tests of notifications between processes on one SQLite file."""

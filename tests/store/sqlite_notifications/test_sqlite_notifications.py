@@ -1,0 +1,221 @@
+"""Notifications between processes: which subscriber is told of what, and how often."""
+
+import asyncio
+import shutil
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+from outlast.core.decide import succeed
+from outlast.core.event import CancelRequested, Edited, Moved
+from outlast.core.position import Anchor, JobEdit, MoveTo
+from outlast.store.contract.notifications import Notification, Topic
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.factories import (
+    HOUR,
+    SUCCEEDED,
+    job_of,
+    make_job,
+    put,
+    settle,
+    started,
+)
+from store.kit import PATIENCE, Peer, opened
+
+from .kit import ALL, Heard, sockets
+
+
+async def test_other_process_is_told_of_work_of_an_end_and_of_a_cancel_request(
+    store: SqliteStore, path: Path, other: Peer
+) -> None:
+    other.ask("open", path)
+    other.ask("subscribe", ALL)
+
+    claim = await started(store)
+    work = other.ask("heard")
+    await settle(store, claim, CancelRequested())
+    cancel = other.ask("heard")
+    await settle(store, claim, SUCCEEDED)
+    end = other.ask("heard")
+
+    assert (work, cancel, end) == (["work"], ["cancelled"], ["ended"])
+    other.ask("close")
+
+
+async def test_other_process_is_not_woken_for_what_it_did_not_ask_for(
+    store: SqliteStore, path: Path, other: Peer
+) -> None:
+    other.ask("open", path)
+    other.ask("subscribe", ["ended"])
+
+    claim = await started(store)
+    await settle(store, claim, CancelRequested())
+    await settle(store, claim, SUCCEEDED)
+
+    assert other.ask("heard") == ["ended"]
+    assert other.ask("heard_more") == 0
+    other.ask("close")
+
+
+async def test_listener_here_is_told_once_and_which_queue(store: SqliteStore) -> None:
+    heard, again = Heard(), Heard()
+    store.subscribe(heard.hear)
+    store.subscribe(again.hear, topics=[Topic.ENDED])
+
+    await put(store, queue="lane")
+    claim = await started(store)
+    await settle(store, claim, SUCCEEDED)
+
+    assert (await heard.next()).queues == {"lane"}
+    assert (await heard.next()).queues == {"default"}
+    assert (await heard.next()).topics == {Topic.ENDED}
+    assert (await again.next()).topics == {Topic.ENDED}
+    assert (heard.rest, again.rest) == (0, 0)
+
+
+async def test_nobody_is_woken_for_what_is_due_later(store: SqliteStore) -> None:
+    heard = Heard()
+    store.subscribe(heard.hear)
+
+    await store.add([make_job(delay=HOUR, queue="later") for _ in range(3)])
+    await put(store, delay=HOUR, queue="later")
+    await put(store, queue="now")
+
+    assert (await heard.next()).queues == {"now"}
+    assert heard.rest == 0
+
+
+async def test_job_made_due_now_wakes_and_one_moved_or_put_off_does_not(
+    store: SqliteStore,
+) -> None:
+    later, waiting = await put(store, delay=HOUR), await put(store)
+    heard = Heard()
+    store.subscribe(heard.hear)
+
+    for job_id, event in [
+        (waiting, Moved(MoveTo(Anchor.FRONT))),
+        (waiting, Edited(JobEdit(priority=3))),
+        (waiting, Edited(JobEdit(delay=HOUR))),
+        (later, Edited(JobEdit(delay=timedelta(0)))),
+    ]:
+        assert await settle(store, await job_of(store, job_id), event)
+
+    assert (await heard.next()).topics == {Topic.WORK}
+    assert heard.rest == 0
+
+
+async def test_two_stores_of_one_process_tell_each_other(
+    store: SqliteStore, rival: SqliteStore
+) -> None:
+    heard, theirs = Heard(), Heard()
+    store.subscribe(heard.hear)
+    rival.subscribe(theirs.hear)
+
+    await put(rival)
+
+    assert (await heard.next()).queues == {""}
+    assert (await theirs.next()).queues == {"default"}
+    assert (heard.rest, theirs.rest) == (0, 0)
+
+
+async def test_listener_may_come_before_the_store_is_open(path: Path, rival: SqliteStore) -> None:
+    heard = Heard()
+    store = SqliteStore(path)
+    store.subscribe(heard.hear)
+    await store.open()
+
+    await put(rival)
+
+    assert await heard.next()
+    await store.close()
+
+
+async def test_store_opened_again_listens_again(
+    store: SqliteStore, rival: SqliteStore, place: Path
+) -> None:
+    heard = Heard()
+    store.subscribe(heard.hear)
+    await store.close()
+    gone = sockets(place)
+    await store.open()
+
+    await put(rival)
+
+    assert gone == []
+    assert await heard.next()
+
+
+async def test_listener_that_changes_its_wishes_is_found_at_once(
+    store: SqliteStore, rival: SqliteStore
+) -> None:
+    heard = Heard()
+    store.subscribe(heard.hear, topics=[Topic.WORK])
+    await put(rival)
+    await heard.next()
+    store.subscribe(Heard().hear, topics=[Topic.ENDED])
+
+    await put(rival)
+
+    assert (await heard.next()).topics == {Topic.WORK}
+
+
+async def test_listener_may_leave_from_its_own_hint(
+    store: SqliteStore, rival: SqliteStore, place: Path
+) -> None:
+    left = threading.Event()
+
+    def leave(_: Notification) -> None:
+        unlisten()
+        left.set()
+
+    unlisten = store.subscribe(leave)
+    await put(rival)
+
+    assert await asyncio.to_thread(left.wait, PATIENCE)
+    assert sockets(place) == []
+
+
+async def test_copy_of_the_file_has_listeners_of_its_own(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    await put(store)
+    copy = tmp_path / "copy.db"
+    await store.close()
+    shutil.copy(path, copy)
+    await store.open()
+    heard = Heard()
+    store.subscribe(heard.hear)
+
+    async with opened(copy) as elsewhere:
+        await put(elsewhere)
+    await put(store)
+
+    assert (await heard.next()).queues == {"default"}
+    assert heard.rest == 0
+
+
+async def test_link_to_the_file_leads_to_the_same_listeners(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    heard = Heard()
+    store.subscribe(heard.hear)
+
+    async with opened(link) as same:
+        await put(same)
+
+    assert (await heard.next()).queues == {""}
+
+
+async def test_transaction_of_a_handler_tells_the_others_too(
+    store: SqliteStore, rival: SqliteStore
+) -> None:
+    claim = await started(store)
+    heard = Heard()
+    rival.subscribe(heard.hear, topics=[Topic.ENDED])
+
+    transaction = await store.begin(within=timedelta(seconds=PATIENCE))
+    assert await transaction.commit([succeed(claim.id, claim.token, None)])
+
+    assert (await heard.next()).topics == {Topic.ENDED}
