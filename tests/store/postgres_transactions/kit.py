@@ -18,7 +18,7 @@ Ask = Callable[..., Awaitable[Any]]
 """Run a statement on a connection as its handler would: awaited, or in a thread."""
 
 
-def end(claim: Claim) -> list[Change]:
+def success_of(claim: Claim) -> list[Change]:
     return [decide(claim, SUCCEEDED, new_id=new_id)]
 
 

@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
     started,
 )
 
-from .kit import INVOICE, LONG, Ask, effects, end, left
+from .kit import INVOICE, LONG, Ask, effects, left, success_of
 
 pytestmark = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 
@@ -53,7 +53,7 @@ async def test_transaction_that_takes_too_long_is_rolled_back_and_says_so(
     with pytest.raises(TransactionTimeout, match=r"0\.08 s"):
         transaction.check()
     with pytest.raises(TransactionTimeout, match="do slow work outside it"):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert await effects(outside) == 0
     assert (await job_of(store, claim.id)).state is State.RUNNING
@@ -84,7 +84,7 @@ async def test_late_commit_of_a_busy_loop_is_late_all_the_same(
     threading.Event().wait(0.1)  # as a handler would that blocks the loop
 
     with pytest.raises(TransactionTimeout):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert await effects(outside) == 0
 
@@ -95,7 +95,7 @@ async def test_transaction_ended_by_its_owner_is_not_called_late(
     await transaction.rollback()
 
     with pytest.raises(OutlastError) as over:
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert not isinstance(over.value, TransactionTimeout)
 
@@ -109,8 +109,8 @@ async def test_several_transactions_do_not_wait_for_each_other(
     await ask(first.connection, INVOICE)
     await ask(second.connection, INVOICE)
 
-    assert await second.commit(end(claim))
-    assert await first.commit(end(other))
+    assert await second.commit(success_of(claim))
+    assert await first.commit(success_of(other))
     assert await effects(outside) == 2
 
 
@@ -141,7 +141,7 @@ async def test_connection_cut_in_between_leaves_both_or_neither(
     cut.append(transaction._pid)
 
     with pytest.raises(OutlastError):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert not cut, "it was cut"
     assert await effects(outside) == 0
@@ -167,7 +167,7 @@ async def test_connection_cut_after_the_commit_has_left_both(
     cut.append(1)
 
     with pytest.raises(OutlastError):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
     assert (await job_of(store, following.id)).state is State.QUEUED

@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
     started,
 )
 
-from .kit import INVOICE, LONG, Ask, effects, end, left
+from .kit import INVOICE, LONG, Ask, effects, left, success_of
 
 pytestmark = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 
@@ -38,7 +38,7 @@ async def test_effect_and_finish_are_committed_together(
     await ask(transaction.connection, INVOICE)
     before = await effects(outside)
 
-    committed = await transaction.commit(end(claim))
+    committed = await transaction.commit(success_of(claim))
 
     assert committed
     assert (before, await effects(outside)) == (0, 1)
@@ -71,7 +71,7 @@ async def test_refused_finish_takes_the_effect_with_it(
     transaction = await store.begin(within=LONG, blocking=blocking)
     await ask(transaction.connection, INVOICE)
 
-    committed = await transaction.commit(end(claim))
+    committed = await transaction.commit(success_of(claim))
 
     assert not committed
     assert await effects(outside) == 0
@@ -85,7 +85,7 @@ async def test_one_refused_change_of_several_takes_all_with_it(
     await settle(store, stale, FAILED)
     transaction = await store.begin(within=LONG, blocking=blocking)
 
-    committed = await transaction.commit([*end(claim), *end(stale)])
+    committed = await transaction.commit([*success_of(claim), *success_of(stale)])
 
     assert not committed
     assert (await job_of(store, claim.id)).state is State.RUNNING
@@ -99,7 +99,7 @@ async def test_finish_that_cannot_be_kept_takes_the_effect_with_it(
     ask: Ask,
 ) -> None:
     await ask(transaction.connection, INVOICE)
-    [change] = end(claim)
+    [change] = success_of(claim)
     unkeepable = Change(change.job_id, change.token, change.move, result="no json")
 
     try:
@@ -119,7 +119,7 @@ async def test_enqueue_can_be_part_of_the_transaction(
 
     [added] = await store.add_within(transaction.connection, [following])
     before = await store.get([following.id])
-    await transaction.commit(end(claim))
+    await transaction.commit(success_of(claim))
 
     assert (added.created, before) == (True, [None])
     assert (await job_of(store, following.id)).state is State.QUEUED
@@ -140,7 +140,7 @@ async def test_whatever_the_handler_sets_on_its_connection_the_finish_is_written
     for setting in SET_UP:
         await ask(transaction.connection, setting)
 
-    assert await transaction.commit(end(claim))
+    assert await transaction.commit(success_of(claim))
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
 
 
@@ -156,7 +156,7 @@ async def test_role_that_the_handler_took_does_not_finish_its_run(
     await ask(transaction.connection, f"SET LOCAL ROLE {role}")
     await ask(transaction.connection, INVOICE)
 
-    assert await transaction.commit(end(claim))
+    assert await transaction.commit(success_of(claim))
 
     assert await effects(outside) == 1
     await outside.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
@@ -179,7 +179,7 @@ async def test_handler_that_ends_the_transaction_by_itself_is_told_and_commits_n
         await ask(transaction.connection, statement)
 
     with pytest.raises(RunError, match=r"ended run\.transaction\(\) itself"):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert await effects(outside) == 0
     assert (await job_of(store, claim.id)).state is State.RUNNING, "the finish was not written"
@@ -204,7 +204,7 @@ async def test_transaction_begun_anew_by_hand_is_not_taken_for_ours(
     await ask(transaction.connection, INVOICE)
 
     with pytest.raises(RunError, match=r"ended run\.transaction\(\) itself"):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert await effects(outside) == 0
 
@@ -223,7 +223,7 @@ async def test_methods_that_would_end_it_are_refused(
                 await end()
 
     with pytest.raises(RunError):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
 
 async def test_statement_that_failed_undoes_all_and_says_what_to_do(
@@ -238,7 +238,7 @@ async def test_statement_that_failed_undoes_all_and_says_what_to_do(
         await ask(transaction.connection, "SELECT * FROM nowhere")
 
     with pytest.raises(RunError, match=r"statement of the handler failed .* savepoint"):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert await effects(outside) == 0
     assert await settle(store, claim, SUCCEEDED)
@@ -258,7 +258,7 @@ async def test_savepoints_of_the_handler_work_as_ever(
             async with connection.transaction():
                 await connection.execute("SELECT * FROM nowhere")
 
-    assert await transaction.commit(end(claim))
+    assert await transaction.commit(success_of(claim))
     assert await effects(outside) == 1
 
 
@@ -277,6 +277,6 @@ async def test_deferred_constraint_of_the_handler_s_own_fails_its_commit(
     await ask(transaction.connection, "INSERT INTO owed VALUES (1)")
 
     with pytest.raises(RunError, match=r"could not be committed: .*owed"):
-        await transaction.commit(end(claim))
+        await transaction.commit(success_of(claim))
 
     assert (await job_of(store, claim.id)).state is State.RUNNING
