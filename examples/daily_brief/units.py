@@ -27,7 +27,7 @@ ReadWritePaths={folder}
 """
 
 WEB_UNIT: Final = """\
-[UnitOfWork]
+[Unit]
 Description={web}: pages of the daily brief; runs no jobs
 After=network.target
 
@@ -39,7 +39,7 @@ WantedBy=multi-user.target
 """
 
 WORKER_UNIT: Final = """\
-[UnitOfWork]
+[Unit]
 Description={worker}: the one process that runs the jobs and schedules of the daily brief
 After=network-online.target
 Wants=network-online.target

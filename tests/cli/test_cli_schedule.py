@@ -127,7 +127,7 @@ WRONG = [
     ("test '0 0 * * *' -z Mars/Olympus", 2, "timezone is 'Mars/Olympus'"),
     ("test '0 0 * * *' --every 1h", 2, "not both"),
     ("test", 2, "either a cron expression"),
-    ("edit nightly --every 10ms", 2, "1s is the shortest"),
+    ("edit nightly --every 10ms", 2, "1s is the minimum"),
     ("save x @daily -t add --params {} --coalesce --misfire-grace 5m", 2, "left"),
     ("save x @daily -t ad --coalesce --misfire-grace 5m", 3, "known: add"),
     ("save x @daily --coalesce --misfire-grace 5m", 2, "no job to run was given"),

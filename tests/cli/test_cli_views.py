@@ -129,7 +129,7 @@ def test_db_status_prune_and_sql(cli: Cli) -> None:
     cli.burst()
 
     assert "SQLite" in cli.out("db", "status")
-    assert cli.out("db", "sql").startswith("-- What was asked")
+    assert cli.out("db", "sql").startswith("-- A request is in `jobs`")
     pruned = cli("db", "prune", "--older-than", "0s", "--yes")
     assert "1 job deleted" in pruned.stderr
     assert cli.documents("jobs") == []

@@ -103,7 +103,7 @@ async def test_show_prints_a_chain_from_root_to_tip(store: SqliteStore) -> None:
     assert await next_ids(store) == chain[-1:]
     await store.close()
 
-    shown = told("show", chain[1], "--url", f"sqlite:///{store.path}").split("lineage")[1]
+    shown = told("show", chain[1], "--url", f"sqlite:///{store.path}").split("retry chain")[1]
 
     assert re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)[:3] == chain
 

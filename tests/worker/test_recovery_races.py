@@ -60,7 +60,7 @@ def test_killed_around_any_of_its_commits_and_started_again_it_ends_the_same(tmp
     _, expected = asyncio.run(recovered(tmp_path / "whole.db"))
     with Crasher("support.crash.sqlite_recovery:BENCH") as crasher:
         points = crasher.points(tmp_path / "after.db", "recover")
-        assert {"apply.check_adrift", "maintenance.delete_orphan", "apply.successors"} <= {
+        assert {"apply.check_detached", "maintenance.delete_orphan", "apply.successors"} <= {
             point.name for point in points
         }
         commits = [point for point in points if point.name == "unit_of_work.commit"]

@@ -43,10 +43,13 @@ def _app(module: object, attribute: str, address: str) -> Outlast:
         found = getattr(found, part, None)
     if not isinstance(found, Outlast):
         apps = sorted(name for name, each in vars(module).items() if isinstance(each, Outlast))
-        kind = "does not exist" if found is None else f"is a {type(found).__name__}"
+        kind = (
+            "does not exist"
+            if found is None
+            else f"is a {type(found).__name__}, not an Outlast app"
+        )
         raise InvalidType(
-            f"{address!r:.120} {kind}, not an Outlast app; apps in that module: "
-            f"{', '.join(apps) or 'none'}"
+            f"{address!r:.120} {kind}; apps in that module: {', '.join(apps) or 'none'}"
         )
     return found
 

@@ -194,7 +194,7 @@ async def test_holder_that_the_caller_s_snapshot_does_not_show_is_told_of(
         await caller.run("SELECT count(*) FROM invoices")
         await put(store, key=DedupeKey(key="k"))
 
-        with pytest.raises(StoreBusy, match="begin it anew"):
+        with pytest.raises(StoreBusy, match="begin a new transaction"):
             await store.add_within(caller.tx, [make_job(key=DedupeKey(key="k"))])
 
         await caller.run(INVOICE)
