@@ -23,7 +23,7 @@ def only_line(tree):
     [
         ("chaos.no_such_module:app", "cannot import 'chaos.no_such_module'"),
         ("chaos.broken_app:app", "not_a_name"),
-        ("chaos.broken_app", "is no app's address"),
+        ("chaos.broken_app", "is not the address of an app"),
         ("chaos.notes:app", "not an Outlast app"),
         ("chaos.empty_app:app", "nothing to serve"),
     ],

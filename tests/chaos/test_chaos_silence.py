@@ -20,7 +20,7 @@ def test_stopped_child_is_killed_and_its_run_lost_as_silent(grow, ledger, notes)
 
     until(lambda: ledger.state(job) == "succeeded", what="its next run")
     assert_was_silent(ledger, job)
-    assert "no stacks" in ledger.runs(job)[0].error
+    assert "stacks could not be dumped" in ledger.runs(job)[0].error
     assert first.pid not in tree.members()
 
 

@@ -115,7 +115,7 @@ WRONG = [
     ("history nothing", 3, "near it: nightly"),
     ("pause nothing", 3, "no schedule"),
     ("resume nothing", 3, "no schedule"),
-    ("rm nothing", 3, "no schedule"),
+    ("remove nothing", 3, "no schedule"),
     ("run nothing --next", 3, "no schedule"),
     ("run nightly --slot soon", 2, "not a time"),
     ("run nightly --slot 2026-01-05T02:00", 2, "time zone"),
