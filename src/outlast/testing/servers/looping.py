@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, so that a server runs beside a test of any kind."""
+"""Event loop on a thread: a server that runs beside a synchronous or asynchronous test."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -9,34 +9,34 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-PATIENCE = 120.0
+CALL_TIMEOUT_S = 120.0
 
 
 class ServerThread:
-    """What it is asked to do is done when the call returns."""
+    """The thread of a server; `call` runs a function on its event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run it there, where nothing else happens meanwhile; its answer."""
+        """Run the function on the event loop and return its result."""
         answer: Future[T] = Future()
         self._loop.call_soon_threadsafe(_answer, function, answer)
-        return answer.result(PATIENCE)
+        return answer.result(CALL_TIMEOUT_S)
 
 
 @contextmanager
 def serving(serve: Serve) -> Iterator[tuple[ServerThread, int]]:
-    """Listen on a port of 127.0.0.1, which is answered, and serve whoever connects."""
+    """Listen on a free port of 127.0.0.1, serve its clients, and yield the thread and the port."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Future()
     thread = Thread(target=lambda: asyncio.run(_listen(serve, started)), name="outlast-proxy")
     thread.start()
-    loop, stop, port = started.result(PATIENCE)
+    loop, stop, port = started.result(CALL_TIMEOUT_S)
     try:
         yield ServerThread(loop), port
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(PATIENCE)
+        thread.join(CALL_TIMEOUT_S)
 
 
 async def _listen(
@@ -51,7 +51,7 @@ async def _listen(
         try:
             await serve(reader, writer)
         except (OSError, asyncio.CancelledError, asyncio.IncompleteReadError):
-            pass  # whoever was connected is gone, or we are
+            pass  # the client is gone, or the server is stopping
         finally:
             tasks.discard(task)
             writer.transport.abort()
@@ -68,5 +68,5 @@ async def _listen(
 def _answer(function: Callable[[], T], answer: "Future[T]") -> None:
     try:
         answer.set_result(function())
-    except BaseException as error:  # noqa: BLE001 - whoever asked gets it
+    except BaseException as error:  # noqa: BLE001 - the caller receives it
         answer.set_exception(error)
