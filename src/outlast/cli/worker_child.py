@@ -69,7 +69,7 @@ async def _work(
         app.settings,
         leases=held,
         channel=await ControlChannel.connect(line),
-        on_ready=lambda: sync_declared(app.sync_schedules),
+        write_schedules=lambda: sync_declared(app.sync_schedules),
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))
     await child.run()
