@@ -152,6 +152,8 @@ class TriggerLoop:
     async def _acquire_lock(self) -> None:
         self._last_attempt = self._monotonic()
         self._lock = await self._store.acquire_lock(LEADER_LOCK)
+        if self._lock is not None:
+            log.info("scheduler lock acquired: this process triggers the schedules")
 
     async def _lead(self) -> float:
         """Fire due slots and prepare the next ones; return the seconds until the next step."""

@@ -127,7 +127,7 @@ class Trigger:
         self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
         if not due:
             return outcomes
-        running = await self._store.running_names({_name(schedule) for schedule, _ in due})
+        running = await _running_once(self._store, [schedule for schedule, _ in due])
         firable = [each for each in due if _name(each[0]) not in running]
         firable.sort(key=lambda each: each[1].planned)
         for start in range(0, len(firable), SLOTS_PER_WRITE):
@@ -142,6 +142,13 @@ class Trigger:
 
 def _name(schedule: Schedule) -> str:
     return schedule.plan.making.name
+
+
+async def _running_once(store: Store, schedules: Sequence[Schedule]) -> frozenset[str]:
+    """Return the names of the schedules' `once` jobs that are running."""
+    blueprints = [schedule.plan.making for schedule in schedules]
+    names = {each.name for each in blueprints if each.delivery is Delivery.ONCE}
+    return await store.running_names(names) if names else frozenset()
 
 
 class TriggerRound:
@@ -169,9 +176,7 @@ class TriggerRound:
 
     async def _running(self, schedules: Sequence[Schedule]) -> frozenset[str]:
         """Return the names of running `once` jobs, after closing those with an expired lease."""
-        blueprints = [schedule.plan.making for schedule in schedules]
-        names = {each.name for each in blueprints if each.delivery is Delivery.ONCE}
-        running = await self._store.running_names(names) if names else frozenset()
+        running = await _running_once(self._store, schedules)
         if not running:
             return running
         expired = [
