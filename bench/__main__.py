@@ -49,6 +49,7 @@ ELSEWHERE = {
     "keyvalue": "bench.keyvalue",
     "takeover": "bench.takeover",
     "intervals": "bench.intervals",
+    "baseline": "bench.baseline.pairs",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 
