@@ -81,6 +81,7 @@ class SqliteStore(
             Capability.DURABLE,
             Capability.SHARED,
             Capability.TRANSACTIONS,
+            Capability.ONE_WRITE_LOCK,
             Capability.SEALS,
             Capability.MAINTENANCE_CHECK,
         }
