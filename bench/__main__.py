@@ -50,6 +50,7 @@ ELSEWHERE = {
     "takeover": "bench.takeover",
     "intervals": "bench.intervals",
     "baseline": "bench.baseline.pairs",
+    "transactions": "bench.transactions",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 

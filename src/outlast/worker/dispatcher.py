@@ -21,6 +21,9 @@ log = logging.getLogger("outlast.worker")
 MAX_PREFETCH_PER_CLAIM = 500
 """Jobs one claim prefetches at most; a larger claim delays the jobs that can start."""
 
+MAX_STARTS_PER_CLAIM = 500
+"""Jobs for free slots in one claim at most, so that its reply stays small."""
+
 MAX_PREFETCH_ONLY_S = 0.25
 """Seconds for which claims may prefetch only, which passes over jobs that must start at once."""
 
@@ -163,6 +166,7 @@ class Dispatcher:
         if not claims:
             log.debug("nothing to claim queue=%s", queue)
             return 0
+        self._budget.claimed(claims)
         self.claimed_count += len(claims)
         self._last_change = self._loop.time()
         self._on_claimed(claims)
@@ -191,7 +195,8 @@ class Dispatcher:
     def _capacity(self) -> tuple[int, int]:
         """Return how many jobs to claim for free slots, and how many to prefetch."""
         most = self._lease_capacity()
-        limit = min(most, max(0, self._concurrency - self.claimed_count))
+        free = max(0, self._concurrency - self.claimed_count)
+        limit = min(most, MAX_STARTS_PER_CLAIM, free)
         return limit, min(most - limit, MAX_PREFETCH_PER_CLAIM, self._prefetch_capacity())
 
     def _return_excess(self) -> None:

@@ -44,6 +44,7 @@ class Capability(StrEnum):
     SHARED = "shared"  # several processes may use it at once
     TRANSACTIONS = "transactions"  # an enqueue or a finish can join the caller's transaction
     SEALS = "seals"  # a seal takes effect for all processes at one moment: see `transfer`
+    ONE_WRITE_LOCK = "one_write_lock"  # a handler transaction keeps all other writes waiting
     MAINTENANCE_CHECK = "maintenance_check"  # one cheap read finds due work: `MaintenanceCheck`
 
 
