@@ -22,5 +22,5 @@ async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
             }
         )
         return
-    for line in str(explanation).splitlines():
+    for line in explanation.lines():
         ctx.out.line(line)

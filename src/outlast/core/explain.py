@@ -10,6 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.duration import format_short
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.printable import printable
 from outlast.core.queue import Pause
 from outlast.core.reservation import Reservation
 from outlast.core.run import LeaseHolder
@@ -100,7 +101,10 @@ class Explanation:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return the text of the explanation, line by line."""
+        """Return the text of the explanation, line by line, safe to print."""
+        return [printable(line) for line in self._lines()]
+
+    def _lines(self) -> list[str]:
         job, stop = self.job, self.stop
         age = "" if job.is_final else f", {format_short(self.at - job.created_at)} old"
         lines = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}', ""]
