@@ -15,6 +15,7 @@ from outlast.core.queue import Pause
 from outlast.core.reservation import Reservation
 from outlast.core.run import LeaseHolder
 from outlast.core.state import State
+from outlast.core.transfer_status import OPEN, TransferStage, TransferStatus
 from outlast.core.worker import WorkerRecord
 
 MOST_AHEAD: Final = 1_000
@@ -26,6 +27,7 @@ class GateCode(StrEnum):
 
     ENDED = "ended"  # the job has ended
     RUNNING = "running"  # a worker holds its lease
+    TRANSFER = "transfer"  # the store accepts no claims during `outlast db copy`
     BLOCKED = "blocked"  # an earlier member of its group has not ended
     DUE = "due"  # its due time is in the future
     DEADLINE = "deadline"  # its start deadline has passed
@@ -53,6 +55,7 @@ class WaitFacts:
 
     job: Job
     now: datetime
+    transfer: TransferStatus = OPEN
     pause: Pause | None = None
     concurrency: int | None = None
     open_runs: int = 0  # in its queue
@@ -164,6 +167,8 @@ def _gates(facts: WaitFacts) -> Iterator[Gate]:
     if job.state is State.RUNNING:
         yield _running(facts)
         return
+    if facts.transfer.stage is not TransferStage.OPEN:
+        yield _transfer(facts.transfer)
     yield _blocked(facts)
     yield _due(facts)
     if job.start_deadline is not None and not job.token:
@@ -192,6 +197,26 @@ def _running(facts: WaitFacts) -> Gate:
     asked = "; a cancel was requested" if job.cancel_requested else ""
     text = f"running on {job.holder}{since}{asked}"
     return _shut(GateCode.RUNNING, text, holder=job.holder, clears="its handler ends")
+
+
+def _transfer(status: TransferStatus) -> Gate:
+    """Return the gate of a store that is not open."""
+    other = status.other
+    resume = f"`outlast db copy --from {other} --to` this store ends"
+    match status.stage:
+        case TransferStage.SEALED:
+            text = f"the store is sealed while `outlast db copy` moves it to {other}"
+            until = "" if status.until is None else f", or at {_utc(status.until)} if it was killed"
+            return _shut(GateCode.TRANSFER, text, holder=other, clears=f"the copy ends{until}")
+        case TransferStage.MOVED:
+            text = f"the store was moved to {other}"
+            never = f"never here: start the workers with {other}"
+            return _shut(GateCode.TRANSFER, text, holder=other, clears=never)
+        case TransferStage.FILLING:
+            text = f"the store is being filled from {other}"
+        case _:
+            text = f"the store holds all rows of {other} and is not open yet"
+    return _shut(GateCode.TRANSFER, text, holder=other, clears=resume)
 
 
 def _blocked(facts: WaitFacts) -> Gate:
