@@ -360,7 +360,7 @@ def test_every_end_of_a_run_has_its_word(
 
 
 def test_a_run_that_was_handed_back_is_none_of_s0_s() -> None:
-    with pytest.raises(ValueError, match="handed back"):
+    with pytest.raises(ValueError, match="was released"):
         words.status(run_of(RunStatus.RELEASED))
 
 

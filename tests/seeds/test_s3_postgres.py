@@ -134,7 +134,7 @@ async def test_two_worker_processes_execute_twenty_jobs_twenty_times(
     assert sorted(executed) == sorted(jobs)
     assert [job.state for job in await jobs_of(store)] == [State.SUCCEEDED] * JOBS
     runs = [run for job in await jobs_of(store) for run in await store.runs(job.id)]
-    # What would have waited there for too long was handed back, and is none.
+    # What would have waited there for too long was released, and is none.
     assert sorted(run.job_id for run in runs if run.status != "released") == sorted(jobs)
     assert refused == [0, 0]
 

@@ -125,7 +125,7 @@ async def test_two_worker_processes_take_no_job_twice(path: Path, tmp_path: Path
     executed = [line.split()[0] for line in ledger.read_text(encoding="ascii").splitlines()]
     assert sorted(executed) == sorted(jobs)
     assert states == [State.SUCCEEDED] * 20
-    # What would have waited there for too long was handed back, and is none.
+    # What would have waited there for too long was released, and is none.
     assert sql.value("SELECT count(*) FROM outlast_runs WHERE status <> 'released'") == 20
     assert refused == [0, 0]
 
