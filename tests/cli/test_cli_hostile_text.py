@@ -139,6 +139,19 @@ def test_logs_prints_the_file_safely_and_raw_if_asked(cli: Cli, ids: dict[str, s
     assert raw.stdout_bytes == log
 
 
+def test_a_remedy_quotes_the_name_it_contains(cli: Cli, ids: dict[str, str]) -> None:
+    with sqlite3.connect(cli.folder / "jobs.db") as database:
+        database.execute("PRAGMA ignore_check_constraints = 1")
+        for table in ("jobs", "waiting"):
+            database.execute(f"UPDATE outlast_{table} SET queue = 'a; rm b', type = '$(c)'")  # noqa: S608
+
+    found = cli("doctor").stdout + cli("explain", ids["waiting"]).stdout
+
+    assert "fix: outlast worker -q 'a; rm b'" in found
+    assert "`outlast cancel 'type:$(c)'`" in found
+    assert "Clears when: `outlast worker -q 'a; rm b'`" in found
+
+
 def test_json_is_ascii_on_a_terminal_and_utf8_in_a_pipe(
     cli: Cli, ids: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

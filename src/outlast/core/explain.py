@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from shlex import quote
 from typing import Final
 
 from outlast.core.delivery import Delivery
@@ -202,7 +203,7 @@ def _running(facts: WaitFacts) -> Gate:
 def _transfer(status: TransferStatus) -> Gate:
     """Return the gate of a store that is not open."""
     other = status.other
-    resume = f"`outlast db copy --from {other} --to` this store ends"
+    resume = f"`outlast db copy --from {quote(other)} --to URL` ends; URL is that of this store"
     match status.stage:
         case TransferStage.SEALED:
             text = f"the store is sealed while `outlast db copy` moves it to {other}"
@@ -259,7 +260,7 @@ def _paused(facts: WaitFacts) -> Gate:
     text = f'queue "{queue}" is paused since {_utc(pause.at)}: {pause.reason or "no reason given"}'
     until = "" if pause.until is None else f"at {_utc(pause.until)}, or "
     return _shut(
-        GateCode.PAUSED, text, holder=queue, clears=f"{until}`outlast queue resume {queue}`"
+        GateCode.PAUSED, text, holder=queue, clears=f"{until}`outlast queue resume {quote(queue)}`"
     )
 
 
@@ -281,7 +282,7 @@ def _served(facts: WaitFacts) -> Iterator[Gate]:
     serving = [worker for worker in facts.workers if queue in worker.queues]
     if not serving:
         text = f'no live worker serves queue "{queue}"'
-        yield _shut(GateCode.WORKER, text, clears=f"`outlast worker -q {queue}`")
+        yield _shut(GateCode.WORKER, text, clears=f"`outlast worker -q {quote(queue)}`")
         return
     names = ", ".join(sorted({worker.instance_id for worker in serving})[:3])
     yield _open(GateCode.WORKER, f'{_workers(len(serving))} for queue "{queue}": {names}')
