@@ -48,6 +48,7 @@ ELSEWHERE = {
     "outages": "bench.pg.outages",
     "keyvalue": "bench.keyvalue",
     "takeover": "bench.takeover",
+    "baseline": "bench.baseline.pairs",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 
