@@ -24,7 +24,8 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import new_id
 from outlast.worker.maintenance.recovery import Recovery
 
-from .kit import Sql, drain
+from .app_helpers import drain
+from .database_file import Sql
 from .newsroom import HOUR, Newsroom, article, dead, write
 
 NEWS = [article("a", "Storm Vesna floods harbour"), article("b", "Storm Vesna: harbour flooded")]

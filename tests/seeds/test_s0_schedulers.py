@@ -9,7 +9,7 @@ from outlast.core.schedule import SlotOutcome
 from outlast.testing.clock import START
 from outlast.testing.conformance.sizes import SIZES
 
-from .kit import race
+from .child_process import race
 from .places import address, keyvalue
 from .schedulers import SCHEDULES, declare, proved, storm, trigger_at_once
 

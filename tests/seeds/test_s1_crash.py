@@ -16,8 +16,9 @@ from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
 from outlast.worker.maintenance.recovery import Recovery
 
+from .child_process import Child
 from .crashing import Wreck
-from .kit import Child, Sql, opened
+from .database_file import Sql, opened
 from .lives import live_and_die
 from .states import DELIVERIES, ways
 

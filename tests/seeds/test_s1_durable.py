@@ -28,7 +28,9 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import Child, Sql, ask, copy_of, drain, live, opened, order_of
+from .app_helpers import drain, live, order_of
+from .child_process import Child, ask
+from .database_file import Sql, copy_of, opened
 from .lives import random_work, work_and_die
 from .parts import read_jobs, settle_elsewhere
 

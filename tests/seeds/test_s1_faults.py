@@ -15,7 +15,8 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import job_of, put, take, take_many
 from outlast.worker import finisher
 
-from .kit import Sql, ask
+from .child_process import ask
+from .database_file import Sql
 from .parts import enqueue_on_a_full_disk
 
 FAULT = "CREATE TRIGGER fault BEFORE {} BEGIN SELECT RAISE(ABORT, 'disk fault'); END"

@@ -16,8 +16,10 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import claim_order, job_of, put, settle, take
 
+from .app_helpers import order_of
+from .child_process import ask
 from .crashing import wrecks
-from .kit import Sql, ask, copy_of, opened, order_of
+from .database_file import Sql, copy_of, opened
 from .parts import enqueue
 
 FROZEN = "outlast: a job is frozen at its first claim"

@@ -33,8 +33,10 @@ from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_target import dump
 
+from .app_helpers import jobs_of
+from .child_process import Child, race
 from .crews import hold_a_story
-from .kit import Child, Sql, jobs_of, opened, race
+from .database_file import Sql, opened
 from .parts import recover_together
 
 LINKED = {"delivery": Delivery.LINKED}

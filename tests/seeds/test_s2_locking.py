@@ -24,9 +24,12 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 
+from .app_helpers import live
+from .child_process import Child, ask
 from .crews import hold_a_story
-from .kit import LONG, PATIENCE, QUICK, SOON, Child, Sql, ask, live, opened
+from .database_file import Sql, opened
 from .lives import tell_moments
+from .timeouts import LONG, PATIENCE, QUICK, SOON
 
 
 @pytest.mark.req("S2-3.b")

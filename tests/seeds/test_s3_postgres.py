@@ -22,10 +22,12 @@ from outlast.testing.conformance.factories import job_of, new_id, put, take, tak
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 from support.postgres.clock import DatabaseClock
 
+from .app_helpers import jobs_of
+from .child_process import Child, race
 from .coins import TYPE, claim_all, claim_none, collect, hold
-from .kit import PATIENCE, QUICK, SHORT, Child, jobs_of, race
 from .places import SQL, keyvalue
 from .places import address as place
+from .timeouts import PATIENCE, QUICK, SHORT
 
 JOBS = 20
 PROFILE = {"lease": "300s", "renew": "20s", "tick": "60s"}

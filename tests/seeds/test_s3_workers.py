@@ -13,9 +13,11 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, new_id, put, settle, started, take
 from outlast.worker.maintenance.loop import Maintenance
 
+from .app_helpers import drain, ids_of, jobs_of
+from .child_process import race
 from .crashing import wrecks
 from .crews import work_and_note
-from .kit import Sql, drain, ids_of, jobs_of, opened, race
+from .database_file import Sql, opened
 from .parts import TYPE, claim_everything
 
 
