@@ -28,7 +28,7 @@ from .app_helpers import live
 from .child_process import Child, ask
 from .crews import hold_a_story
 from .database_file import Sql, opened
-from .lives import tell_moments
+from .random_operations import tell_moments
 from .timeouts import LONG, PATIENCE, QUICK, SOON
 
 
