@@ -25,8 +25,8 @@ from support.postgres.clock import DatabaseClock
 from .app_helpers import jobs_of
 from .child_process import Child, race
 from .coins import TYPE, claim_all, claim_none, collect, hold
-from .places import SQL, keyvalue
-from .places import address as place
+from .store_urls import SQL, keyvalue
+from .store_urls import store_url as make_url
 from .timeouts import PATIENCE, QUICK, SHORT
 
 JOBS = 20
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return place(request, tmp_path)
+    return make_url(request, tmp_path)
 
 
 @pytest.fixture
