@@ -34,7 +34,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from support.crash.sqlite_target import dump
 
-from .parts import LEASE, SECOND, TYPE
+from .store_programs import LEASE, SECOND, TYPE
 
 ENDS: Final[list[Event]] = [
     Succeeded('"done"'),

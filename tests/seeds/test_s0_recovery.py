@@ -24,8 +24,8 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 
+from .app_programs import hold_a_brief
 from .child_process import Child
-from .crews import hold_a_brief
 from .database_file import Sql, opened
 
 EARLIER = LeaseHolder(instance_id="news-1", boot_id="boot-1")

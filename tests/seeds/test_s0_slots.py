@@ -13,7 +13,7 @@ from outlast import DuplicateJob, Outlast
 from .app_helpers import live
 from .child_process import race
 from .database_file import Sql, opened
-from .parts import claim_slots, run_slots
+from .store_programs import claim_slots, run_slots
 
 SLOT = datetime(2026, 1, 5, 9, tzinfo=UTC)
 THREADS = 8

@@ -26,8 +26,8 @@ from outlast.testing.conformance.factories import (
 )
 
 from .app_helpers import drain, ids_of, jobs_of, live
+from .app_programs import hold_a_story
 from .child_process import Child
-from .crews import hold_a_story
 from .database_file import Sql
 from .timeouts import LONG, QUICK, SOON
 

@@ -31,8 +31,8 @@ from support.crash.sqlite_target import dump
 from .app_helpers import drain, live, order_of
 from .child_process import Child, ask
 from .database_file import Sql, copy_of, opened
-from .parts import read_jobs, settle_elsewhere
 from .random_operations import random_work, work_until_killed
+from .store_programs import read_jobs, settle_elsewhere
 
 
 @pytest.mark.req("S1-1.2.a")

@@ -17,7 +17,7 @@ from outlast.worker import finisher
 
 from .child_process import ask
 from .database_file import Sql
-from .parts import enqueue_on_a_full_disk
+from .store_programs import enqueue_on_a_full_disk
 
 FAULT = "CREATE TRIGGER fault BEFORE {} BEGIN SELECT RAISE(ABORT, 'disk fault'); END"
 MENDED = "DROP TRIGGER fault"

@@ -20,7 +20,7 @@ from .app_helpers import order_of
 from .child_process import ask
 from .crashing import wrecks
 from .database_file import Sql, copy_of, opened
-from .parts import enqueue
+from .store_programs import enqueue
 
 FROZEN = "outlast: a job is frozen at its first claim"
 OPEN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"

@@ -25,7 +25,7 @@ from outlast.testing.conformance.factories import (
 from .app_helpers import ids_of, jobs_of, order_of
 from .child_process import Child
 from .database_file import names_in, opened
-from .parts import TYPE, enqueue_and_wait
+from .store_programs import TYPE, enqueue_and_wait
 from .timeouts import SOON
 
 

@@ -15,11 +15,11 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import HOUR, claim_order, job_of, put, take
 
 from .app_helpers import jobs_of, live, order_of
+from .app_programs import fail_two_stories, hold_a_story
 from .child_process import Child, ask
-from .crews import fail_two_stories, hold_a_story
 from .database_file import Sql, opened
-from .parts import TYPE, enqueue, read_jobs
 from .states import one_of_each
+from .store_programs import TYPE, enqueue, read_jobs
 from .timeouts import LONG, QUICK, SOON
 
 

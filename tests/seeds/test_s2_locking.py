@@ -25,8 +25,8 @@ from outlast.testing.conformance.factories import (
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 
 from .app_helpers import live
+from .app_programs import hold_a_story
 from .child_process import Child, ask
-from .crews import hold_a_story
 from .database_file import Sql, opened
 from .random_operations import tell_moments
 from .timeouts import LONG, PATIENCE, QUICK, SOON

@@ -14,9 +14,9 @@ from outlast.testing.conformance.factories import LAPSED, LEASE, settle, started
 from support.crash.world import HOLDER, TYPES
 
 from .app_helpers import drain, jobs_of
+from .app_programs import schedule_summary
 from .child_process import race
 from .crashing import effect, wrecks
-from .crews import schedule_summary
 from .database_file import Sql, opened
 
 

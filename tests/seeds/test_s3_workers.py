@@ -14,11 +14,11 @@ from outlast.testing.conformance.factories import SUCCEEDED, new_id, put, settle
 from outlast.worker.maintenance.loop import Maintenance
 
 from .app_helpers import drain, ids_of, jobs_of
+from .app_programs import work_and_note
 from .child_process import race
 from .crashing import wrecks
-from .crews import work_and_note
 from .database_file import Sql, opened
-from .parts import TYPE, claim_everything
+from .store_programs import TYPE, claim_everything
 
 
 @pytest.mark.req("S3-1.f")
