@@ -13,7 +13,7 @@ __all__ = ["app"]
 
 def _note(event: TelemetryEvent) -> None:
     line = json.dumps({"event": event.event, "heard_by": os.getpid(), **event.fields})
-    with (Path(os.environ["CHAOS_FOLDER"]) / "event.jsonl").open("a") as file:
+    with (Path(os.environ["CHAOS_FOLDER"]) / "events.jsonl").open("a") as file:
         file.write(line + "\n")
 
 
