@@ -81,6 +81,29 @@ async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
     assert await _found(store) == []
 
 
+@pytest.mark.parametrize(
+    "params",
+    ['{"x":' + "[" * 3000 + "]" * 3000 + "}", '{"x":' + "7" * 5000 + "}"],
+    ids=["deep", "long number"],
+)
+async def test_job_whose_params_python_cannot_parse_is_read_claimed_and_ended(
+    store: Store, wrecker: CorruptionInjector, params: str
+) -> None:
+    job_id = await put(store)
+
+    await wrecker.replace_params(job_id, params)
+
+    assert (await job_of(store, job_id)).params == params
+    assert [job.id for job in await store.find(Filter(), limit=MANY)] == [job_id]
+    facts = await store.wait_facts(job_id)
+    assert facts is not None
+    assert facts.job.params == params
+    claim = await take(store)
+    assert claim.params == params
+    assert await settle(store, claim, SUCCEEDED)
+    assert {code for code, _ in await _found(store)} <= {ViolationCode.PARAMS_NOT_JSON}
+
+
 async def test_job_whose_slot_is_not_its_own_is_refuted(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
@@ -120,26 +143,3 @@ async def test_active_key_of_a_job_that_is_gone_is_refuted(
 
     codes = [code for code, _ in await _found(store)]
     assert ViolationCode.DANGLING_KEY in codes
-
-
-@pytest.mark.parametrize(
-    "params",
-    ['{"x":' + "[" * 3000 + "]" * 3000 + "}", '{"x":' + "7" * 5000 + "}"],
-    ids=["deep", "long number"],
-)
-async def test_job_whose_params_python_cannot_parse_is_read_claimed_and_ended(
-    store: Store, wrecker: CorruptionInjector, params: str
-) -> None:
-    job_id = await put(store)
-
-    await wrecker.replace_params(job_id, params)
-
-    assert (await job_of(store, job_id)).params == params
-    assert [job.id for job in await store.find(Filter(), limit=MANY)] == [job_id]
-    facts = await store.wait_facts(job_id)
-    assert facts is not None
-    assert facts.job.params == params
-    claim = await take(store)
-    assert claim.params == params
-    assert await settle(store, claim, SUCCEEDED)
-    assert {code for code, _ in await _found(store)} <= {ViolationCode.PARAMS_NOT_JSON}
