@@ -250,7 +250,7 @@ async def test_the_lineage_of_retries_in_place_has_the_same_attempts(app, send, 
 
     assert [(each.number, lineage.attempt(each.job.id)) for each in lineage.attempts] == [
         (0, 0),
-        (1, 0),  # handed back: it counts as nothing
+        (1, 0),  # released: it counts as nothing
         (1, 0),
         (2, 0),
         (3, 1),

@@ -33,9 +33,11 @@ from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_target import dump
 
-from .crews import hold_a_story
-from .kit import Child, Sql, jobs_of, opened, race
-from .parts import recover_together
+from .app_helpers import jobs_of
+from .app_programs import hold_a_story
+from .child_process import Child, race
+from .database_file import Sql, opened
+from .store_programs import recover_together
 
 LINKED = {"delivery": Delivery.LINKED}
 NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")

@@ -1,6 +1,7 @@
 """Command wrapper: resolves the app, maps errors to exit codes and prints them as one line."""
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
 from outlast.cli.output import CommandOutput
 from outlast.cli.target import Target, find
+from outlast.core.printable import printable
 from outlast.errors import (
     CallerError,
     DuplicateJob,
@@ -29,6 +31,15 @@ from outlast.errors import (
 )
 from outlast.store.open import without_password
 
+TRACEBACK_VARIABLE: Final = "OUTLAST_TRACEBACK"
+"""Environment variable that makes a command end an internal error with its traceback."""
+
+CLICK_EXITS: Final = (click.ClickException, click.Abort, click.exceptions.Exit)
+"""Exceptions with which click itself ends a command."""
+
+MAX_ERROR_LINE: Final = 500
+"""Characters of an internal error that are shown."""
+
 
 class Exit(IntEnum):
     """Exit codes of the command line."""
@@ -39,6 +50,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3  # no such job, queue, type, template or group
     REFUSED = 4  # the object's state does not allow the operation
     UNREACHABLE = 5  # the store is missing, damaged, full, or not an Outlast store
+    INTERNAL = 70  # a defect, or a stored record that cannot be read (EX_SOFTWARE)
     TRY_AGAIN = 75  # the store or the job is busy (EX_TEMPFAIL)
     INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT
 
@@ -111,10 +123,13 @@ class exit_on_error:  # noqa: N801 - a context manager, named as a function
     """Exit with one line on stderr and the exit code of the error, without a traceback."""
 
     def __enter__(self) -> None:
-        """Do nothing."""
+        """Let characters that the terminal's encoding lacks be written as escapes."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Print the error and exit; errors of other libraries pass through."""
+        """Print the error and exit."""
         if isinstance(error, OutlastError):
             fail(" ".join(str(error).split()), _code(error))
         if isinstance(error, KeyboardInterrupt):
@@ -122,12 +137,26 @@ class exit_on_error:  # noqa: N801 - a context manager, named as a function
         if isinstance(error, BrokenPipeError):  # `outlast jobs | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(Exit.OK)
+        if isinstance(error, Exception) and not isinstance(error, CLICK_EXITS):
+            _fail_unexpectedly(error)
 
 
 def fail(why: str, code: Exit) -> NoReturn:
     """Print `why` on stderr and exit with `code`."""
-    click.echo(f"outlast: {why}", err=True)
+    click.echo(printable(f"outlast: {why}"), err=True)
     sys.exit(code)
+
+
+def _fail_unexpectedly(error: Exception) -> None:
+    """Exit on an error that is not Outlast's own, unless its traceback is wanted."""
+    if os.environ.get(TRACEBACK_VARIABLE):
+        return
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    fail(
+        f"internal error: {what[:MAX_ERROR_LINE]}; set {TRACEBACK_VARIABLE}=1 to see where, and "
+        "check the store with `outlast verify`",
+        Exit.INTERNAL,
+    )
 
 
 def _code(error: OutlastError) -> Exit:

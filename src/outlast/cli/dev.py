@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from outlast.cli.command import exit_on_error
+from outlast.cli.output import CommandOutput
 from outlast.cli.target import find
 from outlast.errors import InvalidType
 
@@ -62,7 +63,9 @@ def _watch(program: list[str], folder: Path) -> int:
         time.sleep(SCAN_INTERVAL_S)
         now = _modification_times(folder)
         if now != before:
-            click.echo(f"changed: {_changed_files(before, now)}; restarting the worker", err=True)
+            CommandOutput().message(
+                f"changed: {_changed_files(before, now)}; restarting the worker"
+            )
             worker.send_signal(signal.SIGTERM)
             worker.wait()
             if not stops:

@@ -7,6 +7,7 @@ import click
 
 from outlast.cli.command import CommandContext, Exit, command
 from outlast.core.job import Job
+from outlast.core.limits import MAX_DEPTH
 from outlast.core.state import State
 from outlast.errors import InvalidArgument, WaitTimeout
 from outlast.jobs.handle import Handle
@@ -51,10 +52,14 @@ def parse_params(text: str) -> dict[str, Any]:
     """Parse the params of a job: a JSON object.
 
     Raises:
-        InvalidArgument: The text is not JSON, or not an object.
+        InvalidArgument: The text is not JSON, not an object, or nested too deeply.
     """
     try:
         value = json.loads(text)
+    except RecursionError:
+        raise InvalidArgument(
+            f"the params are nested too deeply; at most {MAX_DEPTH} levels are allowed"
+        ) from None
     except ValueError as error:
         raise InvalidArgument(
             f"the params are not valid JSON ({error}); quote them: '{{\"n\": 1}}'"

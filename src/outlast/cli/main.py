@@ -69,6 +69,6 @@ def main() -> None:
     """Durable background jobs and schedules.
 
     Exit codes: 0 success, 1 a job failed or a check found a problem, 2 invalid arguments, 3 not
-    found, 4 refused because of the object's state, 5 the store cannot be used, 75 try again, 130
-    interrupted.
+    found, 4 refused because of the object's state, 5 the store cannot be used, 70 internal error,
+    75 try again, 130 interrupted.
     """

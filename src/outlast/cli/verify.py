@@ -37,7 +37,8 @@ async def verify_command(ctx: CommandContext, /, limit: int) -> int:
             ctx.out.record(violation)
         else:
             ctx.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
-            ctx.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
+            ctx.out.line(f"    rows: {', '.join(violation.rows)}")
+            ctx.out.line(f"    repair: {violation.repair}")
     ctx.out.message(
         f"{count(report.jobs, 'job')}, {count(report.runs, 'run')}, "
         f"{count(report.events, 'event')}: {count(len(report.violations), 'violation')}, "

@@ -24,7 +24,7 @@ from outlast.testing.conformance.factories import (
 )
 from store.kit import PATIENCE, Peer, opened, raw
 
-from .kit import ALL, Heard, sockets
+from .notification_sockets import ALL, Heard, sockets
 
 
 async def test_other_process_is_told_of_work_of_an_end_and_of_a_cancel_request(

@@ -65,6 +65,10 @@ class PostgresWrecker:
         target = f"SET job = '{job_id}' WHERE id = '{reservation_id}'"
         await self._write([f"UPDATE {{0}}.reservations {target}"])
 
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        text = params.replace("{", "{{").replace("}", "}}")
+        await self._write([f"UPDATE {{0}}.jobs SET params = '{text}' WHERE id = '{job_id}'"])
+
     async def _write(self, statements: Sequence[str]) -> None:
         await _write(self._address, statements)
 

@@ -42,6 +42,11 @@ class SqliteWrecker:
         whom = f"SET job_id = '{job_id}' WHERE id = '{reservation_id}'"
         self._write([f"UPDATE outlast_reservations {whom}"])
 
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        checks_off = "PRAGMA ignore_check_constraints = 1"
+        changed = f"UPDATE outlast_jobs SET params = '{params}' WHERE id = '{job_id}'"
+        self._write([checks_off, changed])
+
     def _write(self, statements: Sequence[str]) -> None:
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=30)
         try:

@@ -31,6 +31,10 @@ class CorruptionInjector(Protocol):
         """Take the job away from under its closed runs; another one was stored after it."""
         ...
 
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        """Write other params, which `add` would refuse."""
+        ...
+
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         """Let a reservation be for another job, which may have ended or not exist."""
         ...
@@ -64,6 +68,9 @@ class ModelWrecker:
     async def orphan(self, job_id: JobId) -> None:
         del self._tables.jobs[job_id]
         del self._tables.events[job_id]
+
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        self._tables.jobs[job_id] = replace(self._tables.jobs[job_id], params=params)
 
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         held = self._tables.reservations[reservation_id]

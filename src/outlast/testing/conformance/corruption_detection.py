@@ -8,6 +8,7 @@ from outlast.core.event import DetachedJobFound, Failed, SuccessorMissing
 from outlast.core.ids import JobId
 from outlast.core.job import Slot
 from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import START
 from outlast.testing.conformance.corruption import CorruptionInjector
 from outlast.testing.conformance.factories import (
@@ -15,6 +16,7 @@ from outlast.testing.conformance.factories import (
     MANY,
     SUCCEEDED,
     ended,
+    job_of,
     last_run,
     make_job,
     put,
@@ -77,6 +79,29 @@ async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
     assert await _found(store) == [(ViolationCode.ORPHAN_RUN, None)]
     assert len(await store.remove_orphans(limit=MANY)) == 1
     assert await _found(store) == []
+
+
+@pytest.mark.parametrize(
+    "params",
+    ['{"x":' + "[" * 3000 + "]" * 3000 + "}", '{"x":' + "7" * 5000 + "}"],
+    ids=["deep", "long number"],
+)
+async def test_job_whose_params_python_cannot_parse_is_read_claimed_and_ended(
+    store: Store, wrecker: CorruptionInjector, params: str
+) -> None:
+    job_id = await put(store)
+
+    await wrecker.replace_params(job_id, params)
+
+    assert (await job_of(store, job_id)).params == params
+    assert [job.id for job in await store.find(Filter(), limit=MANY)] == [job_id]
+    facts = await store.wait_facts(job_id)
+    assert facts is not None
+    assert facts.job.params == params
+    claim = await take(store)
+    assert claim.params == params
+    assert await settle(store, claim, SUCCEEDED)
+    assert {code for code, _ in await _found(store)} <= {ViolationCode.PARAMS_NOT_JSON}
 
 
 async def test_job_whose_slot_is_not_its_own_is_refuted(
