@@ -45,6 +45,16 @@ class Capability(StrEnum):
     TRANSACTIONS = "transactions"  # an enqueue or a finish can join the caller's transaction
     SEALS = "seals"  # a seal takes effect for all processes at one moment: see `transfer`
     MAINTENANCE_CHECK = "maintenance_check"  # one cheap read finds due work: `MaintenanceCheck`
+    KERNEL_LOCKS = "kernel_locks"  # a free lock proves that its former holder is dead: see `locks`
+
+
+class HasCapabilities(Protocol):
+    """Says what the store supports."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this store supports."""
+        ...
 
 
 class Store(
@@ -62,14 +72,10 @@ class Store(
     AuditReads,
     InsightReads,
     Transfers,
+    HasCapabilities,
     Protocol,
 ):
     """All pages of the contract. Open a store before use; `close` is idempotent."""
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What this store supports."""
-        ...
 
     def exists(self) -> bool:
         """Return whether the store exists already; `open` creates it otherwise."""

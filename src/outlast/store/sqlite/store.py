@@ -80,6 +80,7 @@ class SqliteStore(
             Capability.TRANSACTIONS,
             Capability.SEALS,
             Capability.MAINTENANCE_CHECK,
+            Capability.KERNEL_LOCKS,
         }
     )
 
