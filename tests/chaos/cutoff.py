@@ -22,7 +22,6 @@ from .worker_app import register
 
 JOBS_PER_WORKER: Final = 2
 GATE: Final = "network"
-TYPES: Final = ("waits", "waits_chained", "waits_once")
 WHOLE: Final = {"lease": "15s", "renew": "5s", "tick": "1s", "poll": "500ms", "grace": "30s"}
 """The settings that a user has without choosing any."""
 
@@ -113,7 +112,8 @@ def cut_off(
 
 async def _enqueue(url: str, notes: Notes, number: int) -> int:
     async with register(Outlast(url), notes) as app:
-        wanted = [(TYPES[n % len(TYPES)], {"gate": GATE}) for n in range(number)]
+        types = ["waits_once", *["waits", "waits_chained"] * number]  # of `once` one runs at a time
+        wanted = [(name, {"gate": GATE}) for name in types[:number]]
         return len(await app.enqueue_many(bound(app, wanted, {})))
 
 
