@@ -1,4 +1,4 @@
-"""The name of a worker: a living worker keeps its own while the connection of its lock is broken."""
+"""A living worker keeps its name while the connection of its lock is broken."""
 
 import re
 import socket
