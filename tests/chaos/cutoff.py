@@ -37,10 +37,15 @@ LOST: Final = "SELECT job::text, reason FROM outlast.runs WHERE status = 'lost'"
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The first `workers` have no network for `seconds`, after a renewal of their leases."""
+    """The first `workers` have no network for `seconds`, after a renewal of their leases.
+
+    With `one_returns_first` the network of the others returns after the first one did maintenance,
+    which finds the locks of the others free.
+    """
 
     workers: int
     seconds: float
+    one_returns_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +97,10 @@ def cut_off(
                 server = move() if move is not None else server
                 for proxy in proxies:
                     proxy.redirect(server.port)
+                if outage.one_returns_first:
+                    proxies[0].accept()
+                    for _ in range(3):  # a renewal takes longer than a tick of maintenance
+                        _await_renewal(server.url(database), 1)
             until(lambda: all(_is_whole(tree) for tree in trees), what="every lock reacquired")
             _await_renewal(server.url(database), workers)
         url = server.url(database)

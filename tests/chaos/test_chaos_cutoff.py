@@ -20,7 +20,9 @@ SETTINGS = {**QUICK, **LONG}
 
 def test_living_workers_that_lose_their_network_keep_their_runs(tmp_path, postgres):
     workers = sizes.SIZES.cut_workers
-    everywhere = [Outage(workers, seconds) for seconds in sizes.SIZES.cut_seconds]
+    everywhere = [
+        Outage(workers, seconds, one_returns_first=True) for seconds in sizes.SIZES.cut_seconds
+    ]
     one_alone = [Outage(1, seconds) for seconds in sizes.SIZES.cut_seconds]
 
     after = cut_off(
@@ -42,7 +44,7 @@ def test_living_workers_whose_standby_is_promoted_keep_their_runs(tmp_path):
             tmp_path,
             primary,
             workers=workers,
-            outages=[Outage(workers, 0)],
+            outages=[Outage(workers, 0, one_returns_first=True)],
             settings=SETTINGS,
             move=fail_over,
         )

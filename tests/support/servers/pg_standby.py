@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from outlast.testing.servers import process_tree
-from outlast.testing.servers.postgres import USER, PostgresServer, postgres_server
+from outlast.testing.servers import postgres, postgres_binaries, process_tree
+from outlast.testing.servers.postgres import USER, PostgresServer
 
 PATIENCE: Final = 120.0
 """Seconds after which a standby that has not caught up counts as stuck."""
@@ -17,17 +17,17 @@ PATIENCE: Final = 120.0
 @contextmanager
 def standby_of(primary: PostgresServer) -> Iterator[PostgresServer]:
     """A standby that streams from `primary`, which is stopped for the copy of its data folder."""
-    with postgres_server(primary.version) as server:
-        server.stop()
+    with postgres._folder() as folder, postgres._watched(folder):
+        standby = replace(primary, folder=folder, port=postgres._free_port())
         primary.stop()
-        process_tree.end_all(server.data)
-        subprocess.run(["rm", "-rf", str(server.data)], check=True)  # noqa: S607 - its own folder
-        subprocess.run(["cp", "-a", str(primary.data), str(server.data)], check=True)  # noqa: S607
+        subprocess.run(["cp", "-a", str(primary.data), str(standby.data)], check=True)  # noqa: S607 - found on every path
         primary.start()
-        standby = replace(server, password=primary.password)
         _follow(standby, primary)
-        standby.start()
-        yield standby
+        try:
+            standby.start()
+            yield standby
+        finally:
+            process_tree.end_all(standby.data)
 
 
 def promote(standby: PostgresServer, primary: PostgresServer) -> None:
@@ -48,3 +48,5 @@ def _follow(standby: PostgresServer, primary: PostgresServer) -> None:
         file.write(f"primary_conninfo = '{source}'\n")
         file.write(f"unix_socket_directories = '{standby.folder}'\n")
     standby.data.joinpath("standby.signal").touch()
+    standby.folder.joinpath("log").touch(0o644)
+    postgres_binaries.give(standby.folder / "log")
