@@ -101,6 +101,12 @@ class ProcessMark:
         self._socket.close()
 
 
+def keep_mark(file: int) -> None:
+    """Keep an inherited mark until this process ends; processes that it forks do not keep it."""
+    inherited = socket.socket(fileno=file)
+    os.register_at_fork(after_in_child=inherited.close)  # the hook keeps the socket open here
+
+
 def _namespace(kind: str) -> str:
     try:
         return str(Path(f"/proc/self/ns/{kind}").readlink())

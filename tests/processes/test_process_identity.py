@@ -25,6 +25,18 @@ mark = ProcessMark("tree.", "1")
 child = subprocess.Popen(["sleep", "60"], pass_fds=[mark.fileno()], stdout=-3, stderr=-3)
 print(mark.name, child.pid, flush=True)
 """
+FORKS = """
+import os, subprocess, sys, time
+from outlast.process_identity import ProcessMark
+mark = ProcessMark("tree.", "1")
+child = (
+    "import os, sys, time; from outlast.process_identity import keep_mark; "
+    "keep_mark(int(sys.argv[1])); print(os.fork() or time.sleep(60), flush=True); time.sleep(60)"
+)
+words = [sys.executable, "-c", child, str(mark.fileno())]
+forking = subprocess.Popen(words, pass_fds=[mark.fileno()], stdout=-1, stderr=-3, text=True)
+print(mark.name, forking.pid, forking.stdout.readline().strip(), flush=True)
+"""
 
 
 def test_a_process_is_proved_dead_by_its_end_and_not_before():
@@ -102,6 +114,17 @@ def test_a_supervisor_with_a_living_child_is_not_proved_dead():
     with_its_child = proved_dead([name])
     os.kill(int(child), 9)
     until(lambda: proved_dead([name]))
+
+    assert with_its_child == frozenset()
+
+
+def test_a_process_that_a_handler_forked_keeps_no_mark():
+    made = subprocess.run([sys.executable, "-c", FORKS], stdout=-1, text=True, check=True)
+    name, child, fork = made.stdout.split()
+    with_its_child = proved_dead([name])
+    os.kill(int(child), 9)
+    until(lambda: proved_dead([name]))
+    os.kill(int(fork), 9)  # it was alive
 
     assert with_its_child == frozenset()
 
