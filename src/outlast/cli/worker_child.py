@@ -15,6 +15,7 @@ from outlast.cli.app_loader import load_app
 from outlast.cli.logging_setup import configure
 from outlast.clock import SystemClock
 from outlast.errors import OutlastError
+from outlast.process_identity import keep_mark
 from outlast.scheduler.loop import sync_declared
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import WorkerEngine
@@ -47,6 +48,7 @@ def main(order: dict[str, Any]) -> int:
     for each in GROUP_SIGNALS:
         signal.signal(each, _ignore_group_signal)
     os.register_at_fork(after_in_child=_restore_signals)
+    keep_mark(fds["mark"])
     line = socket.socket(fileno=fds["channel"])
     held = SharedLeaseWriter(SharedLeaseTable(fds["lease_table"]), SystemClock().monotonic)
     try:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from outlast.errors import (
     WaitTimeout,
 )
 from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
+from outlast.process_identity import process_name
 from outlast.store.contract import Store
 
 LoadResult = Callable[[str, str | None], Any]
@@ -125,7 +125,7 @@ class Client:
         store = await self.store()
         async with self._opening.mine():
             if self._caller is None:
-                name = f"caller.{os.getpid()}.{uuid.uuid4()}"
+                name = process_name("caller.", str(uuid.uuid4()))
                 await store.acquire_lock(name)
                 self._caller = name
             return self._caller

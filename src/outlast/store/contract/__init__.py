@@ -46,6 +46,16 @@ class Capability(StrEnum):
     SEALS = "seals"  # a seal takes effect for all processes at one moment: see `transfer`
     ONE_WRITE_LOCK = "one_write_lock"  # a handler transaction keeps all other writes waiting
     MAINTENANCE_CHECK = "maintenance_check"  # one cheap read finds due work: `MaintenanceCheck`
+    KERNEL_LOCKS = "kernel_locks"  # a free lock proves that its former holder is dead: see `locks`
+
+
+class HasCapabilities(Protocol):
+    """Says what the store supports."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this store supports."""
+        ...
 
 
 class Store(
@@ -63,14 +73,10 @@ class Store(
     AuditReads,
     InsightReads,
     Transfers,
+    HasCapabilities,
     Protocol,
 ):
     """All pages of the contract. Open a store before use; `close` is idempotent."""
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What this store supports."""
-        ...
 
     def exists(self) -> bool:
         """Return whether the store exists already; `open` creates it otherwise."""

@@ -84,6 +84,7 @@ class SqliteStore(
             Capability.ONE_WRITE_LOCK,
             Capability.SEALS,
             Capability.MAINTENANCE_CHECK,
+            Capability.KERNEL_LOCKS,
         }
     )
 

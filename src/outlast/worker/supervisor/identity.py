@@ -6,16 +6,23 @@ import socket
 import uuid
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from outlast.core.limits import check_name
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
 from outlast.errors import ConfigurationError, OperatorError
+from outlast.process_identity import ProcessMark, proved_dead
+from outlast.store.contract import Capability, HasCapabilities
 from outlast.store.contract.locks import HeldLock, Locks
+from outlast.store.contract.workers import Workers
 from outlast.worker.supervisor.options import WorkerOptions
 
 MAX_NAME_LENGTH: Final = 100
+
+
+class IdentityStore(Locks, Workers, HasCapabilities, Protocol):
+    """The pages of the store contract that an identity needs."""
 
 
 class IdentityInUse(OperatorError):
@@ -24,7 +31,7 @@ class IdentityInUse(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """The lease holder of this boot and its locks, which prove that earlier boots are dead."""
+    """The lease holder of this boot and its locks."""
 
     holder: LeaseHolder
     locks: tuple[HeldLock, ...]
@@ -40,7 +47,12 @@ class WorkerIdentity:
             await lock.release()
 
 
-async def identify(store: Locks, options: WorkerOptions) -> WorkerIdentity:
+def new_boot() -> ProcessMark:
+    """Return a new boot: its name is the boot id, and its child processes keep the mark."""
+    return ProcessMark(SUPERVISED_BOOT_PREFIX, str(uuid.uuid4()))
+
+
+async def identify(store: IdentityStore, options: WorkerOptions, boot_id: str) -> WorkerIdentity:
     """Acquire the locks of the scope (topology `single`), the name and the boot.
 
     Raises IdentityInUse if a living worker has the scope or the name.
@@ -52,7 +64,7 @@ async def identify(store: Locks, options: WorkerOptions) -> WorkerIdentity:
         for each in locks:
             await each.release()
         raise
-    holder = LeaseHolder(instance_id=name, boot_id=f"{SUPERVISED_BOOT_PREFIX}{uuid.uuid4()}")
+    holder = LeaseHolder(instance_id=name, boot_id=boot_id)
     boot_lock = await join_identity(store, holder)
     held = (each for each in (*locks, lock, boot_lock) if each is not None)
     return WorkerIdentity(holder, tuple(held))
@@ -83,7 +95,7 @@ async def _scope_lock(store: Locks, scope: str) -> HeldLock:
     return lock
 
 
-async def _name_lock(store: Locks, given: str | None) -> tuple[str, HeldLock]:
+async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
         lock = await store.acquire_lock(f"worker.{_check_length(given, what='instance id')}")
         if lock is None:
@@ -93,11 +105,23 @@ async def _name_lock(store: Locks, given: str | None) -> tuple[str, HeldLock]:
             )
         return given, lock
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100] or "host"
+    in_use = await _names_in_use(store)
     for number in count(1):
         name = f"{host}-{number}"
-        if lock := await store.acquire_lock(f"worker.{name}"):
+        if name not in in_use and (lock := await store.acquire_lock(f"worker.{name}")):
             return name, lock
     raise AssertionError("count() never ends")
+
+
+async def _names_in_use(store: IdentityStore) -> set[str]:
+    """Return the names of workers that may be alive though the connection of their lock broke."""
+    if Capability.KERNEL_LOCKS in store.capabilities:
+        return set()
+    alive = {
+        worker.boot_id: worker.instance_id for worker in await store.workers() if worker.is_alive
+    }
+    dead = proved_dead(alive)
+    return {name for boot, name in alive.items() if boot not in dead}
 
 
 def _check_length(name: str, *, what: str) -> str:

@@ -42,6 +42,7 @@ from outlast.worker.supervisor.identity import (
     IdentityInUse,
     WorkerIdentity,
     identify,
+    new_boot,
     remove_boot_lock,
     worker_info,
 )
@@ -120,6 +121,7 @@ class Supervisor:
             if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 loop.add_signal_handler(each, self._on_signal)
         unsubscribe = subscribe(self._pool.forward_event)
+        self._boot = new_boot()
         try:
             return await self._start()
         except (AppUnusable, OutlastError) as error:
@@ -135,6 +137,7 @@ class Supervisor:
             unsubscribe()
             self._pool.stop(0.0)
             await self._pool.wait_gone(EXIT_TIMEOUT_S)
+            self._boot.close()
 
     def _on_signal(self) -> None:
         """Stop in order on the first signal, and by force on the second."""
@@ -165,7 +168,7 @@ class Supervisor:
             await self._store.close()
 
     async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
-        identity = await identify(self._store, self._options)
+        identity = await identify(self._store, self._options, self._boot.name)
         holder = identity.holder
         info = worker_info(self._options, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
@@ -309,7 +312,10 @@ class Supervisor:
 
     async def _spawn(self) -> ChildProcess:
         return await ChildProcess.spawn(
-            self._program, asdict(self._options), started_at=self._clock.monotonic()
+            self._program,
+            asdict(self._options),
+            mark=self._boot.fileno(),
+            started_at=self._clock.monotonic(),
         )
 
     async def _on_child_exit(self, child: ChildProcess) -> None:
