@@ -16,6 +16,7 @@ from outlast.cli.logging_setup import configure
 from outlast.clock import SystemClock
 from outlast.errors import OutlastError
 from outlast.scheduler.loop import sync_declared
+from outlast.store.open import without_password
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
@@ -87,6 +88,8 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
         )
     return {
         "url": app.url,
+        "store": without_password(app.url),
+        "schedules": sorted(app._declared),  # noqa: SLF001 - the app's own command
         "settings": app.settings.dump(),
         "queues": engine.queues,
         "unused": [queue for queue in engine.queues if queue not in app.registry.queues()],
