@@ -118,7 +118,8 @@ class Supervisor:
         try:
             return await self._start()
         except (AppUnusable, OutlastError) as error:
-            self._report(str(error))
+            is_refused = isinstance(error, StoreMoved | IdentityInUse)
+            (log.error if is_refused else self._report)(str(error))
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
             return (
