@@ -17,6 +17,7 @@ from outlast.clock import SystemClock
 from outlast.errors import OutlastError
 from outlast.process_identity import keep_mark
 from outlast.scheduler.loop import sync_declared
+from outlast.store.open import without_password
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
@@ -91,6 +92,8 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
         )
     return {
         "url": app.url,
+        "store": without_password(app.url),
+        "schedules": sorted(app._declared),  # noqa: SLF001 - the app's own command
         "settings": app.settings.dump(),
         "queues": engine.queues,
         "unused": [queue for queue in engine.queues if queue not in app.registry.queues()],

@@ -90,7 +90,7 @@ class Recovery:
         self._queues = queues
 
     async def run_once(self) -> RecoveryResult:
-        """Repair everything, log the counts and promote jobs that became due."""
+        """Repair everything, log the repairs and promote jobs that became due."""
         done = RecoveryResult(
             lost=await self._own_lost_runs(), unknown=await self._unknown_owners()
         )
@@ -113,12 +113,13 @@ class Recovery:
             expired=reservations.expired,
         )
         done = replace(done, promoted=await self._promote())
-        log.info(
+        log.log(
+            logging.INFO if done.actions else logging.DEBUG,
             "recovery finished instance=%s boot=%s actions=%d %s",
             self._holder.instance_id,
             self._holder.boot_id,
             done.actions,
-            " ".join(f"{name}={count}" for name, count in asdict(done).items()),
+            " ".join(f"{name}={count}" for name, count in asdict(done).items() if count),
         )
         return done
 

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Protocol
@@ -19,6 +20,9 @@ from outlast.store.contract.workers import Workers
 from outlast.worker.supervisor.options import WorkerOptions
 
 MAX_NAME_LENGTH: Final = 100
+
+NAMES_SHOWN: Final = 10
+"""How many queues, types and schedules the first log line lists."""
 
 
 class IdentityStore(Locks, Workers, HasCapabilities, Protocol):
@@ -130,6 +134,26 @@ def _check_length(name: str, *, what: str) -> str:
             f"{what} has {len(name)} characters; use at most {MAX_NAME_LENGTH}"
         )
     return check_name(name, what=what)
+
+
+def start_banner(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> str:
+    """Return what a worker serves, as fields of its first log line."""
+    fields = {
+        "instance": holder.instance_id,
+        "boot": holder.boot_id,
+        "app": options.app,
+        "store": hello["store"],
+        "queues": _names(hello["queues"]),
+        "types": _names(hello["types"]),
+        "concurrency": f"{options.processes}x{hello['concurrency']}",
+        "schedules": _names(hello["schedules"]),
+    }
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return (",".join(names[:NAMES_SHOWN]) or "none") + (f",…({more} more)" if more > 0 else "")
 
 
 def worker_info(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> WorkerInfo:

@@ -44,6 +44,7 @@ from outlast.worker.supervisor.identity import (
     identify,
     new_boot,
     remove_boot_lock,
+    start_banner,
     worker_info,
 )
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
@@ -84,14 +85,16 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         exit_now: Callable[[], None],
+        report: Callable[[str], None] = log.error,
         background_services: BackgroundServices | None = None,
     ) -> None:
         """Create a supervisor.
 
-        `exit_now` ends the process if the store blocks an orderly stop. `background_services` run
-        next to the children after recovery, without user code; their event is set when a child
-        has written the schedules that the app declares.
+        `exit_now` ends the process if the store blocks an orderly stop. `report` receives why the
+        worker cannot run. `background_services` run next to the children after recovery, without
+        user code; their event is set when a child has written the schedules that the app declares.
         """
+        self._report = report
         self._background_services = background_services
         self._options = options
         self._program = program
@@ -125,7 +128,8 @@ class Supervisor:
         try:
             return await self._start()
         except (AppUnusable, OutlastError) as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is complete
+            is_refused = isinstance(error, StoreMoved | IdentityInUse)
+            (log.error if is_refused else self._report)(str(error))
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
             return (
@@ -152,6 +156,7 @@ class Supervisor:
         hello = await first(self._pool.start(), self._stop_requested)
         if hello is None:
             return WorkerExit.OK
+        self._hello = hello
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
@@ -218,7 +223,7 @@ class Supervisor:
         )
         loops = [asyncio.create_task(loop) for loop in self._loops(identity, watchdog)]
         self._pool.start_work(holder)
-        log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
+        log.info("worker started %s", start_banner(self._options, holder, self._hello))
         try:
             work = self._drained() if self._options.burst else asyncio.Event().wait()
             await first(work, self._stop_requested)
