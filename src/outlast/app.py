@@ -48,7 +48,7 @@ from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
 from outlast.run_context import Run
 from outlast.store.contract import HasPollingDefaults, Store
-from outlast.store.open import open_store
+from outlast.store.open import open_store, url_from_environment
 from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
@@ -67,8 +67,9 @@ S = TypeVar("S", bound=Sink)
 class Outlast(Admin):
     """Durable jobs over one store.
 
-    `app = Outlast("sqlite:///jobs.db")`. The store is opened on first use; `async with app:`
-    closes it at the end. Settings may be given by name: `Outlast(url, lease="30s", renew="10s")`.
+    `app = Outlast("sqlite:///jobs.db")`; without a URL the variable OUTLAST_URL names the store.
+    The store is opened on first use; `async with app:` closes it at the end. Settings may be given
+    by name: `Outlast(url, lease="30s", renew="10s")`.
 
     Attributes:
         url: The store's URL; None if a store object was given.
@@ -78,13 +79,14 @@ class Outlast(Admin):
 
     def __init__(
         self,
-        url: str | Store,
+        url: str | Store | None = None,
         *,
         settings: Settings | None = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
         given = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
+        url = url_from_environment() if url is None else url
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
         self._failure_sinks: list[FailureSink] = []
