@@ -211,7 +211,7 @@ class Outlast(Admin):
     def worker(
         self,
         *,
-        queues: Sequence[str] = ("default",),
+        queues: Sequence[str] | None = None,
         concurrency: int | None = None,
         types: Collection[str] | None = None,
         instance_id: str | None = None,
@@ -219,9 +219,10 @@ class Outlast(Admin):
     ) -> "Worker":
         """Return a worker in this process: `async with app.worker(): …`.
 
-        It claims jobs of registered types only. `app_address` (`"myapp:app"`) tells the
-        processes of `executor="process"` where the app is; the default is the module of each
-        such handler.
+        It claims jobs of the registered types from `queues`. By default it serves every type and
+        the queues of all types, those registered later included. `app_address` (`"myapp:app"`)
+        tells the processes of `executor="process"` where the app is; the default is the module
+        of each such handler.
         """
         from outlast.worker.embedded import Worker  # noqa: PLC0415 - loaded on demand
 
