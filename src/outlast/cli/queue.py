@@ -79,12 +79,10 @@ async def resume(ctx: CommandContext, /, queue: str) -> None:
 )
 async def set_(ctx: CommandContext, /, queue: str, **changes: Any) -> None:
     """Set the ordering, gap or concurrency of a queue; options left out stay as they are."""
-    now = await ctx.app.queues.get(queue)
     given = {name: value for name, value in changes.items() if value is not None}
     if given.get("concurrency") == 0:
         given["concurrency"] = None
-    kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    ctx.out.record(await ctx.app.queues.save(queue, **{**kept, **given}))
+    ctx.out.record(await ctx.app.queues.save(queue, **given))
 
 
 @command("renumber")
