@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 
 import pytest
 from worker_world import (
@@ -215,6 +216,34 @@ async def test_effects_of_a_thread_that_was_lost_at_its_limit_are_rolled_back(ap
         assert await all_slots_work(app)
 
     assert query(path, "SELECT name FROM effects") == []
+
+
+async def test_a_once_thread_past_its_limit_keeps_its_lease_and_no_other_run_starts(path, slot):
+    """Its handler cannot be stopped, so the job of the next slot waits for its end."""
+    release, starts = threading.Event(), []
+    clock = FakeClock()
+    app, store = shaky(path, clock=clock)
+
+    @app.job(delivery="once", max_runtime="1h")
+    def stuck(run: Run) -> str:
+        starts.append(run.job_id)
+        if len(starts) == 1:
+            release.wait(PATIENCE)
+        return "late"
+
+    async with app, app.worker() as worker:
+        first = await stuck.options(slot=slot).enqueue()
+        await until(lambda: bool(starts))
+        run_out_of_time(worker)
+        second = await stuck.options(slot=slot + timedelta(hours=1)).enqueue()
+        await live_on(store, clock)
+        running = [(await each.read()).state for each in (first, second)]
+        release.set()
+        await second.wait(SOON)
+
+        assert running == [State.RUNNING, State.QUEUED]
+        assert await statuses(app, first) == [("lost", "timeout")]
+    assert starts == [first.id, second.id]
 
 
 @pytest.mark.usefixtures("unstoppable")

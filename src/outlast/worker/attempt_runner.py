@@ -175,25 +175,30 @@ class AttemptRunner:
             raise error
 
     def _on_timeout(self, active: ActiveRun) -> None:
-        """Ask the handler to stop and stop renewing its lease, which then expires."""
-        self._leases.expire(active.claim.lease)
+        """Ask the handler to stop and stop renewing its lease, which then expires.
+
+        The lease of a `once` run is renewed until its handler has ended: the job of the next slot
+        must not start beside it.
+        """
+        if active.claim.delivery is not Delivery.ONCE:
+            self._leases.expire(active.claim.lease)
         active.interrupt(Lost(Loss.TIMEOUT))
 
     def _abandon_stuck(self, active: ActiveRun) -> None:
         """Close a run as lost whose handler cannot be stopped; the store refuses its late write.
 
-        A lease that is still in the table has a supervisor, which ends this process. A `once` run
-        stays open until its handler ends, and an open transaction has a time limit of its own.
+        A lease that is still in the table is that of a `once` run, which stays open until its
+        handler ends, or has a supervisor, which ends this process. An open transaction has a time
+        limit of its own.
         """
         claim, run = active.claim, active.run
-        has_supervisor = self._leases.has(claim.lease)
-        if has_supervisor or active.kind.stops == "now" or run.opened is not None:
+        is_held = self._leases.has(claim.lease)
+        if is_held or active.kind.stops == "now" or run.opened is not None:
             return
-        if claim.delivery is not Delivery.ONCE:
-            active.abandoned = True
-            run.lose_lease()
-            log_events.job_lost(claim.lease, reason=str(Loss.TIMEOUT))
-            self._finish(self._judge.decide(claim, Lost(Loss.TIMEOUT)))
+        active.abandoned = True
+        run.lose_lease()
+        log_events.job_lost(claim.lease, reason=str(Loss.TIMEOUT))
+        self._finish(self._judge.decide(claim, Lost(Loss.TIMEOUT)))
 
     async def _end(self, active: ActiveRun, change: Change) -> None:
         """Write the last progress of a run whose handler used its run object, then close it."""
