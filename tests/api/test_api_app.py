@@ -248,3 +248,28 @@ asyncio.run(main())
     )
 
     assert (done.stdout, done.returncode) == ("7\n7\n", 0), done.stderr
+
+
+def test_an_app_without_a_url_takes_it_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTLAST_URL", f"sqlite:///{tmp_path}/elsewhere.db")
+
+    app = Outlast(lease="30s", renew="5s")
+
+    assert app.url == f"sqlite:///{tmp_path}/elsewhere.db"
+    assert str(tmp_path / "elsewhere.db") in str(app.store.path)
+
+
+def test_a_url_in_the_code_wins_over_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTLAST_URL", "postgresql://nowhere/shop")
+
+    assert Outlast(f"sqlite:///{tmp_path}/jobs.db").url == f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_an_app_without_any_url_says_what_to_paste(monkeypatch, value):
+    monkeypatch.delenv("OUTLAST_URL", raising=False)
+    if value is not None:
+        monkeypatch.setenv("OUTLAST_URL", value)
+
+    with pytest.raises(ConfigurationError, match=r"`export OUTLAST_URL=sqlite:///jobs\.db`"):
+        Outlast()

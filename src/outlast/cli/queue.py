@@ -128,12 +128,10 @@ async def set_(ctx: CommandContext, /, queue: str, create: bool, **changes: Any)
     """
     if not create and nearest(queue, await _known_queues(ctx)) is not None:
         await require_queue(ctx, queue, CREATE_HINT)
-    now = await ctx.app.queues.get(queue)
     given = {name: value for name, value in changes.items() if value is not None}
     if given.get("concurrency") == 0:
         given["concurrency"] = None
-    kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    saved = await ctx.app.queues.save(queue, **{**kept, **given})
+    saved = await ctx.app.queues.save(queue, **given)
     if ctx.out.as_json:
         ctx.out.record(saved)
         return

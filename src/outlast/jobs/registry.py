@@ -1,6 +1,7 @@
 """Registry of an app's job types, by name."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from outlast.core.suggestion import did_you_mean
@@ -15,6 +16,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._types: dict[str, JobType[..., Any]] = {}
+        self._watchers: list[Callable[[], None]] = []
 
     def add(self, job_type: JobType[..., Any]) -> None:
         """Register a job type; InvalidType if its name is taken."""
@@ -23,6 +25,13 @@ class Registry:
                 f'job type "{job_type.name}" is registered already; give one of them a `name=`'
             )
         self._types[job_type.name] = job_type
+        for changed in tuple(self._watchers):
+            changed()
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` after each registration; return a function that ends this."""
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed)
 
     def get(self, name: str) -> JobType[..., Any]:
         """Return the type of that name; TypeNotFound lists the known ones."""

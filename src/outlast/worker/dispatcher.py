@@ -109,6 +109,11 @@ class Dispatcher:
             with suppress(RuntimeError):  # the loop is closed, so the worker has stopped
                 self._loop.call_soon_threadsafe(self._wake.set)
 
+    def serve(self, queues: Sequence[str], types: Collection[str]) -> None:
+        """Claim jobs of these queues and types from now on."""
+        self._queues, self._types = deque(queues), types
+        self._wake.set()
+
     def wake(self) -> None:
         """Claim now instead of at the next poll."""
         self._wake.set()

@@ -21,7 +21,7 @@ from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transactions import CURRENT_TRANSACTION
 from outlast.store.sql_files import Probe
-from outlast.store.sqlite.caller_connection import caller_cursor
+from outlast.store.sqlite.caller_connection import caller_cursor, with_caller_connection
 from outlast.store.sqlite.connection import connect, require_version, require_writable, translated
 from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.locks import FileLock, FileLocks
@@ -161,11 +161,16 @@ class SqliteStore(
         return self._subscribers.add(wake, topics)
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
-        """Add jobs in the open transaction of the caller's sqlite3 connection."""
+        """Add jobs in the open transaction of the caller's connection."""
         self._require_open()
-        with translated(self.path), caller_cursor(connection, self.path) as cursor:
-            tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=True)
-            return add(tx, jobs)
+
+        def add_on(mine: sqlite3.Connection) -> list[Added]:
+            with caller_cursor(mine, self.path) as cursor:
+                tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=True)
+                return add(tx, jobs)
+
+        with translated(self.path):
+            return await with_caller_connection(connection, add_on)
 
     async def begin(self, *, within: timedelta, blocking: bool = False) -> SqliteTransaction:  # noqa: ARG002 - one kind of connection serves both
         """Begin a handler transaction, which is rolled back when `within` has passed."""
