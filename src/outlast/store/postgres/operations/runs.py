@@ -76,7 +76,10 @@ class PostgresRunOperations(PostgresOperations):
             async with self._pool.connection("lease").acquire() as runner:
                 return await runner.fetch(name, values)
 
-        return await retry_while_unavailable(fetch, self.address) if values["jobs"] else []
+        if not values["jobs"]:
+            return []
+        repeated = partial(self._pool.repeat_on_conflict, fetch)
+        return await retry_while_unavailable(repeated, self.address)
 
 
 def distinct_leases(leases: Sequence[Lease]) -> dict[str, list[Any]]:
