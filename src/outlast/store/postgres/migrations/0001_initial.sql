@@ -169,6 +169,9 @@ CREATE TABLE outlast.runs (
   PRIMARY KEY (job, token)
 );
 
+-- Finds the workers that no run references: their rows are deleted.
+CREATE INDEX runs_worker ON outlast.runs (worker);
+
 -- At most one terminal record per job, by primary key.
 CREATE TABLE outlast.ends (
   job uuid PRIMARY KEY,

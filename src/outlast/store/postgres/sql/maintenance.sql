@@ -129,17 +129,16 @@ RETURNING id, at, job, run_id, kind, token, reason, detail, queue;
 
 -- @prunable_chains
 -- Roots of chains whose last job ended before that moment, oldest first. FOR UPDATE keeps a retry
--- from adding a successor; SKIP LOCKED skips a job that is retried now.
+-- from adding a successor; SKIP LOCKED skips a job that is retried now. The limit counts locked
+-- rows, so that workers which prune at the same time delete different chains.
 SELECT coalesce(j.root, j.id)
-FROM (
-  SELECT e.job, e.at, e.seq FROM outlast.ends AS e
-  WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
-    AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
-    AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
-  ORDER BY e.at, e.seq
-  LIMIT :limit::bigint
-) AS e
+FROM outlast.ends AS e
 JOIN outlast.jobs AS j ON j.id = e.job
+WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
+  AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
+  AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
+ORDER BY e.at, e.seq
+LIMIT :limit::bigint
 FOR UPDATE OF j SKIP LOCKED;
 
 -- @chain_jobs
