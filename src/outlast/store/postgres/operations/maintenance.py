@@ -114,6 +114,7 @@ async def _prune(work: PostgresUnitOfWork, older_than: timedelta, limit: int) ->
     roots = await work.rows("maintenance.prunable_chains", before=before, limit=limit)
     pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
     await work.run("maintenance.delete_empty_groups", before=before)
+    await work.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
     await clear_registrations(work, before)
     return pruned
 
