@@ -12,7 +12,7 @@ MAX_PAYLOAD_BYTES: Final = 7000
 MAX_CHANNEL_LETTERS: Final = 63
 """Letters of a channel name; the server refuses longer ones."""
 
-EVERYTHING: Final = Notification(frozenset({""}), ended=True, cancelled=True)
+EVERYTHING: Final = Notification(frozenset({""}), ended=True, cancelled=True, schedules=True)
 """Delivered after a reconnect: any notification may have been missed."""
 
 
@@ -40,8 +40,9 @@ def payload(queues: Collection[str]) -> str:
 
 def encode(schema: str, notification: Notification) -> dict[str, str]:
     """Return the payloads of a notification by channel."""
-    payloads = {Topic.WORK: payload(notification.queues), Topic.ENDED: "", Topic.CANCELLED: ""}
-    return {channel(schema, topic): payloads[topic] for topic in sorted(notification.topics)}
+    payloads = {Topic.WORK: payload(notification.queues)}
+    topics = sorted(notification.topics)
+    return {channel(schema, topic): payloads.get(topic, "") for topic in topics}
 
 
 def decode(topic: Topic, text: str) -> Notification:
@@ -51,6 +52,7 @@ def decode(topic: Topic, text: str) -> Notification:
         queues if topic is Topic.WORK else frozenset(),
         ended=topic is Topic.ENDED,
         cancelled=topic is Topic.CANCELLED,
+        schedules=topic is Topic.SCHEDULES,
     )
 
 
@@ -60,4 +62,5 @@ def merged(one: Notification, other: Notification) -> Notification:
         one.queues | other.queues,
         ended=one.ended or other.ended,
         cancelled=one.cancelled or other.cancelled,
+        schedules=one.schedules or other.schedules,
     )
