@@ -119,6 +119,7 @@ def to_job(
         boot_id=None,
         started_at=None,
         finished_at=None,
+        active_key=new.active_key,
     )
 
 

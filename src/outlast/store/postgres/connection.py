@@ -26,6 +26,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 
 SETTINGS: Final = {
     "application_name": "outlast",
+    # Single statements; transactions name their isolation level when they begin.
+    "default_transaction_isolation": "read committed",
     # The live tables may be empty when they are analysed and full soon after: a plan with a
     # sequential scan would be kept.
     "enable_seqscan": "off",

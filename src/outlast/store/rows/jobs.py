@@ -70,6 +70,7 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
         "template_id": job.template_id,
         "template_at": None if job.template_at is None else to_micros(job.template_at),
         "schedule_id": job.schedule_id,
+        "active_key": job.active_key,
         "priority": job.priority,
         "state": _first_state(job, is_due=due <= now),
         "available_at": due,
@@ -117,7 +118,7 @@ def job(row: Row) -> Job:
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
         retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason,
         priority, position, available_at, token, failures, losses, cancel, holder, boot_id,
-        started_at, finished_at, _, progress,
+        started_at, finished_at, _, progress, active_key,
     ) = row  # fmt: skip
     return Job(
         id=JobId(job_id),
@@ -151,6 +152,7 @@ def job(row: Row) -> Job:
         started_at=_moment(started_at),
         finished_at=_moment(finished_at),
         progress=progress,
+        active_key=active_key,
     )
 
 

@@ -20,6 +20,7 @@ from outlast.worker import log_events
 from outlast.worker.maintenance.clock_watch import ClockWatch
 from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
 from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
+from outlast.worker.maintenance.history_inspector import HistoryInspector
 from outlast.worker.maintenance.reservation_monitor import InspectionResult, ReservationMonitor
 from outlast.worker.periodic import run_periodically
 
@@ -52,6 +53,7 @@ class Maintenance:
         self._new_id = new_id
         self._groups = GroupCloser(store, new_id)
         self._dead_workers = DeadWorkerReclaimer(store, new_id)
+        self._history = HistoryInspector(store, new_id)
 
     async def run_once(self) -> MaintenanceResult:
         """Reclaim expired leases, skip missed starts, end reservations and close groups."""
@@ -82,6 +84,10 @@ class Maintenance:
             else 0,
         )
 
+    async def inspect_history(self) -> None:
+        """Inspect the history, if that is due."""
+        await self._history.inspect_if_due()
+
     async def prune_once(self, older_than: timedelta, limit: int) -> int:
         """Delete one batch of old history; return the number of jobs.
 
@@ -102,7 +108,7 @@ class Maintenance:
 async def run_maintenance(
     maintenance: Maintenance, settings: Settings, *, random: Callable[[], float]
 ) -> None:
-    """Run maintenance every tick and prune every 60 ticks, until cancelled."""
+    """Run maintenance every tick; prune and inspect the history every 60 ticks, until cancelled."""
 
     async def prune() -> None:
         while settings.retention is not None:
@@ -114,4 +120,7 @@ async def run_maintenance(
             settings.tick, maintenance.run_once, what="run maintenance", random=random
         ),
         run_periodically(60 * settings.tick, prune, what="prune", random=random),
+        run_periodically(
+            60 * settings.tick, maintenance.inspect_history, what="inspect", random=random
+        ),
     )
