@@ -1,4 +1,4 @@
-"""A child that cannot do its part does not stay in its place."""
+"""A child that cannot do its part does not stay in its place, and does not release its runs."""
 
 import asyncio
 from types import MappingProxyType
@@ -10,12 +10,14 @@ from outlast.worker.supervisor.child_main import WorkerChild
 class Line:
     """Told to start, and nothing more."""
 
-    def __init__(self):
+    def __init__(self, *, closes=False):
         self.said = []
+        self._closes = closes
 
     async def messages(self):
-        yield {"is": "start", "instance_id": "here", "boot_id": "now"}
-        await asyncio.Event().wait()
+        if not self._closes:
+            yield {"is": "start", "instance_id": "here", "boot_id": "now"}
+            await asyncio.Event().wait()
 
     def send(self, kind, **values):
         self.said.append(kind)
@@ -40,11 +42,35 @@ class Broken:
         pass
 
 
-async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
-    line, broken = Line(), Broken()
-    child = WorkerChild(broken, broken, Settings(), leases=broken, channel=line)
-
+async def crashed(line):
+    """Run a child until it crashes."""
+    crash, broken = asyncio.Event(), Broken()
+    child = WorkerChild(
+        broken,
+        broken,
+        Settings(),
+        leases=broken,
+        channel=line,
+        is_orphan=lambda: False,
+        crash=crash.set,
+    )
+    running = asyncio.create_task(child.run())
     async with asyncio.timeout(120):
-        await child.run()
+        await crash.wait()
+    running.cancel()
 
-    assert line.said == ["stopped"]
+
+async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
+    line = Line()
+
+    await crashed(line)
+
+    assert line.said == []  # it did not stop in order, which would release what it runs
+
+
+async def test_child_whose_channel_a_handler_closed_ends_as_in_a_crash():
+    line = Line(closes=True)
+
+    await crashed(line)
+
+    assert line.said == []
