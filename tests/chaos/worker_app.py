@@ -32,6 +32,7 @@ def register(app: Outlast, notes: Notes) -> Outlast:
         return n
 
     app.job(name="brief", retry=PATIENT)(brief)
+    app.job(name="single", retry=Backoff(1))(brief)
     app.job(name="chained", delivery="linked", retry=PATIENT)(brief)
     app.job(name="once", delivery="once")(brief)
 
