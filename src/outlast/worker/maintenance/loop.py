@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import compress
 
 from outlast.config import Settings
 from outlast.core.decide import decide
@@ -54,8 +55,6 @@ class Maintenance:
 
     async def _maintain(self, due: MaintenanceDue) -> MaintenanceResult:
         expired = await self._store.expired_leases(limit=MAX_BATCH) if due.expired_leases else []
-        for job in expired:
-            log_events.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
         missed = (
             await self._store.missed_start_deadline(limit=MAX_BATCH) if due.missed_deadlines else []
         )
@@ -63,9 +62,9 @@ class Maintenance:
             await self._reservations.run_once() if due.reservations else InspectionResult()
         )
         return MaintenanceResult(
-            reclaimed=await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
+            reclaimed=await self._reclaim(expired)
             + (await self._dead_workers.run_once() if due.dead_workers else 0),
-            misfired=await self._settle(missed, Misfired()),
+            misfired=len(await self._settle(missed, Misfired())),
             reservations=reservations.freed + reservations.expired,
             members_ended=(await self._groups.run_once()).ended if due.groups else 0,
         )
@@ -74,12 +73,21 @@ class Maintenance:
         """Delete one batch of old history; return the number of jobs."""
         return await self._store.prune(older_than=older_than, limit=limit)
 
-    async def _settle(self, jobs: list[Job], event: Event) -> int:
+    async def _reclaim(self, expired: list[Job]) -> int:
+        lost = await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
+        for job in lost:
+            log_events.job_lost(Lease(job.id, job.token), reason=Loss.LEASE_EXPIRED, holder=job.holder)
+        return len(lost)
+
+    async def _settle(self, jobs: list[Job], event: Event) -> list[Job]:
+        """Apply an event to jobs; return those to which it was applied.
+
+        The store refuses the change if the job's worker or another reclaimer was first.
+        """
         if not jobs:
-            return 0
-        # The store refuses a change if the job's worker or another reclaimer was first.
+            return []
         changes = [decide(job, event, new_id=self._new_id) for job in jobs]
-        return sum(await self._store.apply(changes))
+        return list(compress(jobs, await self._store.apply(changes)))
 
 
 async def run_maintenance(
