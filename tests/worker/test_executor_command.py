@@ -40,7 +40,7 @@ async def test_output_exit_code_and_log_are_kept(app, worker, tmp_path):
 
     record = await first_run(app, handle)
     assert (result, record.exit_code, record.error) == (None, 0, None)
-    assert Path(record.log_path) == tmp_path / "logs" / f"{record.run_id}.log"
+    assert Path(record.log_path) == tmp_path / "logs" / f"{handle.id}.{record.run_id}.log"
     assert text_of(record.log_path) == "to stdout\nto stderr\n"
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import compress
+from pathlib import Path
 
+from outlast.clock import SystemClock
 from outlast.config import Settings
 from outlast.core.decide import decide
 from outlast.core.event import Event, Lost, Misfired
@@ -17,6 +19,7 @@ from outlast.core.state import Loss
 from outlast.store.contract import Store, check_maintenance
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.worker import log_events
+from outlast.worker.command_logs import remove_expired_logs
 from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
 from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
 from outlast.worker.maintenance.reservation_monitor import InspectionResult, ReservationMonitor
@@ -26,6 +29,9 @@ log = logging.getLogger("outlast.worker")
 
 MAX_BATCH = 500
 """Jobs in one write at most."""
+
+LOG_INTERVAL = timedelta(hours=1)
+"""Interval at which old log files are deleted: each time reads the whole folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +79,17 @@ class Maintenance:
         """Delete one batch of old history; return the number of jobs."""
         return await self._store.prune(older_than=older_than, limit=limit)
 
+    async def prune_logs_once(self, folder: Path, older_than: timedelta) -> int:
+        """Delete the log files of ended commands that are older than that; return how many."""
+        before = SystemClock().now() - older_than  # the file system's clock is the machine's
+        return await remove_expired_logs(self._store, folder, before=before)
+
     async def _reclaim(self, expired: list[Job]) -> int:
         lost = await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
         for job in lost:
-            log_events.job_lost(Lease(job.id, job.token), reason=Loss.LEASE_EXPIRED, holder=job.holder)
+            log_events.job_lost(
+                Lease(job.id, job.token), reason=Loss.LEASE_EXPIRED, holder=job.holder
+            )
         return len(lost)
 
     async def _settle(self, jobs: list[Job], event: Event) -> list[Job]:
@@ -100,9 +113,14 @@ async def run_maintenance(
             if not await maintenance.prune_once(settings.retention, settings.prune_batch):
                 return
 
+    async def prune_logs() -> None:
+        if settings.retention is not None:
+            await maintenance.prune_logs_once(settings.logs, settings.retention)
+
     await asyncio.gather(
         run_periodically(
             settings.tick, maintenance.run_once, what="run maintenance", random=random
         ),
         run_periodically(60 * settings.tick, prune, what="prune", random=random),
+        run_periodically(LOG_INTERVAL, prune_logs, what="delete old log files", random=random),
     )
