@@ -15,6 +15,7 @@ from .tree import until
 pytestmark = pytest.mark.slow
 
 AT_ONCE = 30
+STOPPING = "SELECT json_extract(info, '$[8]') FROM outlast_workers WHERE started_at > 0"
 
 
 @pytest.mark.timeout(300)
@@ -59,6 +60,7 @@ def test_signal_to_the_whole_group_lets_what_runs_end(grow, ledger, notes, what)
     until(lambda: notes.of(job), what="its run")
 
     tree.signal_group(what)
+    until(lambda: ledger.rows(STOPPING) == [(1,)], what="a worker that says it is stopping")
     notes.open_gate("go")
 
     assert tree.wait() == 0
