@@ -1,6 +1,7 @@
-"""A child that cannot do its part does not stay in its place, and does not release its runs."""
+"""The start of a child: what it tells its supervisor, and how it ends if it cannot do its part."""
 
 import asyncio
+from contextlib import suppress
 from types import MappingProxyType
 
 from outlast.config import Settings
@@ -74,3 +75,51 @@ async def test_child_whose_channel_a_handler_closed_ends_as_in_a_crash():
     await crashed(line)
 
     assert line.said == []
+
+
+class Working(Broken):
+    """A store that opens, and an engine that starts."""
+
+    queues = ()
+
+    async def open(self):
+        pass
+
+    async def acquire_lock(self, name, *, shared=False):
+        return self
+
+    def start(self, holder):
+        pass
+
+    def notify(self, notification):
+        pass
+
+    def subscribe(self, wake, *, topics):
+        return lambda: None
+
+
+async def test_child_tells_its_supervisor_when_the_declared_schedules_are_written():
+    line, working, written = Line(), Working(), asyncio.Event()
+
+    async def write_schedules():
+        written.set()
+
+    child = WorkerChild(
+        working,
+        working,
+        Settings(),
+        leases=working,
+        channel=line,
+        is_orphan=lambda: False,
+        crash=lambda: None,
+        write_schedules=write_schedules,
+    )
+    running = asyncio.create_task(child.run())
+    async with asyncio.timeout(120):
+        while "schedules_written" not in line.said:  # noqa: ASYNC110 - no event signals it
+            await asyncio.sleep(0.001)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+    assert written.is_set()

@@ -21,6 +21,7 @@ from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
 from outlast.worker.supervisor.child_process import DUMP_SIGNAL
 from outlast.worker.supervisor.control_channel import ControlChannel, send_sync
+from outlast.worker.supervisor.lease_guard import guard_leases
 from outlast.worker.supervisor.options import WorkerExit
 from outlast.worker.supervisor.parent_death import die_with_supervisor, is_supervisor_gone
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
@@ -73,9 +74,10 @@ async def _work(
         channel=await ControlChannel.connect(line),
         is_orphan=lambda: is_supervisor_gone(lifeline),
         crash=lambda: os._exit(WorkerExit.FAILED),
-        on_ready=lambda: sync_declared(app.sync_schedules),
+        write_schedules=lambda: sync_declared(app.sync_schedules),
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))
+    guard_leases(held, app.settings.lease)
     await child.run()
 
 
