@@ -104,7 +104,8 @@ class Jobs(Protocol):
         Not claimed are jobs past their start deadline, which applies to the first start alone, and
         `once` jobs whose name runs in any queue or was claimed earlier in this call. Beyond
         `limit` only `lease` jobs without a lost run are claimed, because they wait in the worker
-        for a free slot; others are passed over.
+        for a free slot, and none with one attempt left, which the worker's death would spend;
+        others are passed over.
 
         A claim may stop early, after at least one job, where the params of the claimed jobs are
         large; the next claim goes on there.

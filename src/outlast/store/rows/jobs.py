@@ -187,13 +187,15 @@ def run_record(row: Row) -> RunRecord:
 def worker_info(worker: WorkerInfo) -> str:
     """Return the stored JSON of everything but a worker's identity."""
     kept = [worker.host, worker.pid, worker.queues, worker.types, worker.concurrency]
-    return to_json_param([*kept, worker.processes, worker.topology, worker.version])
+    is_stopping = False  # a heartbeat sets it
+    return to_json_param([*kept, worker.processes, worker.topology, worker.version, is_stopping])
 
 
 def worker(row: Row) -> WorkerRecord:
     """Return the worker of a row."""
     instance_id, boot_id, info, started_at, seen_at, stopped_at, is_alive = row
-    host, pid, queues, types, concurrency, processes, topology, version = json.loads(info)
+    host, pid, queues, types, concurrency, *others = json.loads(info)
+    processes, topology, version, is_stopping = others
     return WorkerRecord(
         instance_id=instance_id,
         boot_id=boot_id,
@@ -209,6 +211,7 @@ def worker(row: Row) -> WorkerRecord:
         seen_at=from_micros(seen_at),
         stopped_at=_moment(stopped_at),
         is_alive=bool(is_alive),
+        is_stopping=is_stopping,
     )
 
 

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import compress
+from pathlib import Path
 
 from outlast.clock import Clock, SystemClock
 from outlast.config import Settings
@@ -17,6 +19,7 @@ from outlast.core.state import Loss
 from outlast.store.contract import Store, check_maintenance
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.worker import log_events
+from outlast.worker.command_logs import remove_expired_logs
 from outlast.worker.maintenance.clock_watch import ClockWatch
 from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
 from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
@@ -28,6 +31,9 @@ log = logging.getLogger("outlast.worker")
 
 MAX_BATCH = 500
 """Jobs in one write at most."""
+
+LOG_INTERVAL = timedelta(hours=1)
+"""Interval at which old log files are deleted: each time reads the whole folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,6 @@ class Maintenance:
     async def _maintain(self, due: MaintenanceDue, *, is_trusted: bool) -> MaintenanceResult:
         """Do what is due; without trust in the wall clock, nothing that depends on it alone."""
         expired = await self._store.expired_leases(limit=MAX_BATCH) if due.expired_leases else []
-        for job in expired:
-            log_events.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
         missed = (
             await self._store.missed_start_deadline(limit=MAX_BATCH)
             if due.missed_deadlines and is_trusted
@@ -75,9 +79,9 @@ class Maintenance:
             await self._reservations.run_once() if due.reservations else InspectionResult()
         )
         return MaintenanceResult(
-            reclaimed=await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
+            reclaimed=await self._reclaim(expired)
             + (await self._dead_workers.run_once() if due.dead_workers else 0),
-            misfired=await self._settle(missed, Misfired()),
+            misfired=len(await self._settle(missed, Misfired())),
             reservations=reservations.freed + reservations.expired,
             members_ended=(await self._groups.run_once(expire=is_trusted)).ended
             if due.groups
@@ -97,12 +101,30 @@ class Maintenance:
             return 0
         return await self._store.prune(older_than=older_than, limit=limit)
 
-    async def _settle(self, jobs: list[Job], event: Event) -> int:
-        if not jobs:
+    async def prune_logs_once(self, folder: Path, older_than: timedelta) -> int:
+        """Delete the log files of ended commands that are older than that; return how many."""
+        if not self._clock.is_trusted():
             return 0
-        # The store refuses a change if the job's worker or another reclaimer was first.
+        before = SystemClock().now() - older_than  # the file system's clock is the machine's
+        return await remove_expired_logs(self._store, folder, before=before)
+
+    async def _reclaim(self, expired: list[Job]) -> int:
+        lost = await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
+        for job in lost:
+            log_events.job_lost(
+                Lease(job.id, job.token), reason=Loss.LEASE_EXPIRED, holder=job.holder
+            )
+        return len(lost)
+
+    async def _settle(self, jobs: list[Job], event: Event) -> list[Job]:
+        """Apply an event to jobs; return those to which it was applied.
+
+        The store refuses the change if the job's worker or another reclaimer was first.
+        """
+        if not jobs:
+            return []
         changes = [decide(job, event, new_id=self._new_id) for job in jobs]
-        return sum(await self._store.apply(changes))
+        return list(compress(jobs, await self._store.apply(changes)))
 
 
 async def run_maintenance(
@@ -115,6 +137,10 @@ async def run_maintenance(
             if not await maintenance.prune_once(settings.retention, settings.prune_batch):
                 return
 
+    async def prune_logs() -> None:
+        if settings.retention is not None:
+            await maintenance.prune_logs_once(settings.logs, settings.retention)
+
     await asyncio.gather(
         run_periodically(
             settings.tick, maintenance.run_once, what="run maintenance", random=random
@@ -123,4 +149,5 @@ async def run_maintenance(
         run_periodically(
             60 * settings.tick, maintenance.inspect_history, what="inspect", random=random
         ),
+        run_periodically(LOG_INTERVAL, prune_logs, what="delete old log files", random=random),
     )

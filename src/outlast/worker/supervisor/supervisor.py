@@ -107,6 +107,7 @@ class Supervisor:
         self._moved_error: StoreMoved | None = None
         self._stop_requested = asyncio.Event()
         self._force_requested = asyncio.Event()
+        self._announce_stop = asyncio.Event()  # the next heartbeat is due now
         self._settled: Counter[str] = Counter()
         self._schedules_written = asyncio.Event()
         self._pool = ChildPool(
@@ -250,7 +251,10 @@ class Supervisor:
                 running.call_soon_threadsafe(wake.set)
 
         async def heartbeat() -> None:
-            await self._store.heartbeat(identity.holder, span=settings.lease)
+            is_stopping = self._stop_requested.is_set()
+            await self._store.heartbeat(
+                identity.holder, span=settings.lease, is_stopping=is_stopping
+            )
             await self._check_moved()
             if identity.is_lost and not self._stop_requested.is_set():
                 log.error(
@@ -270,7 +274,12 @@ class Supervisor:
             error_backoff=1,
         )
         yield run_periodically(
-            settings.renew, heartbeat, what=alive, random=random, error_backoff=1
+            settings.renew,
+            heartbeat,
+            what=alive,
+            random=random,
+            wake=self._announce_stop,
+            error_backoff=1,
         )
         yield run_periodically(
             min(CHECK_INTERVAL, settings.max_silence / 4), watchdog.check_once, random=random
@@ -288,6 +297,7 @@ class Supervisor:
     async def _stop(self) -> WorkerExit:
         """Stop in order within the grace, then by force; a second signal skips the grace."""
         self._stop_requested.set()
+        self._announce_stop.set()
         self._pool.stop(self._grace)
         await first(self._pool.wait_gone(self._grace + EXIT_TIMEOUT_S), self._force_requested)
         await self._pool.wait_gone(0.0)

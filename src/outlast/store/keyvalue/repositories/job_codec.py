@@ -10,6 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.state import WAITING, State
+from outlast.core.transition import may_be_prefetched
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.engine import Key, Value
@@ -232,7 +233,7 @@ def _ready_entry(job: Job) -> dict[str, Any]:
         "priority": job.priority,
         "name": job.name if job.delivery is Delivery.ONCE else None,
         "deadline": to_micros(job.start_deadline) if job.start_deadline and not job.token else None,
-        "can_wait": job.delivery is Delivery.LEASE and not job.losses,
+        "can_wait": may_be_prefetched(job),
     }
     return {name: value for name, value in brief.items() if value is not None}
 

@@ -24,13 +24,16 @@ class PostgresWorkerOperations(PostgresOperations):
 
         await self._pool.transact(register)
 
-    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+    async def heartbeat(
+        self, holder: LeaseHolder, *, span: timedelta, is_stopping: bool = False
+    ) -> bool:
         """Mark a worker as alive for `span`; return False if it is not registered."""
         found = await self._pool.rows(
             "workers.heartbeat",
             now=self._now,
             mono=self._mono,
             span=span // MICROSECOND,
+            stopping=is_stopping,
             **_worker_key(holder),
         )
         return bool(found)

@@ -10,10 +10,12 @@ ON CONFLICT (instance_id, boot_id) DO UPDATE SET
   info = excluded.info;
 
 -- @heartbeat
+-- Element 8 of the information is whether the worker is stopping.
 UPDATE outlast.workers
 SET
   seen_at = coalesce(:now::bigint, outlast.micros()),
-  alive_until = coalesce(:mono::bigint, outlast.micros()) + :span::bigint
+  alive_until = coalesce(:mono::bigint, outlast.micros()) + :span::bigint,
+  info = CASE WHEN :stopping::boolean THEN jsonb_set(info::jsonb, '{8}', 'true')::json ELSE info END
 WHERE instance_id = :instance::text AND boot_id = :boot::text
   AND started_at IS NOT NULL AND stopped_at IS NULL
 RETURNING id;
