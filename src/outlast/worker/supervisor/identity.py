@@ -48,13 +48,14 @@ async def identify(store: Locks, options: WorkerOptions) -> WorkerIdentity:
     locks = [await _scope_lock(store, options.scope)] if options.topology == "single" else []
     try:
         name, lock = await _name_lock(store, options.instance_id)
-    except IdentityInUse:
+        locks.append(lock)
+        holder = LeaseHolder(instance_id=name, boot_id=f"{SUPERVISED_BOOT_PREFIX}{uuid.uuid4()}")
+        boot_lock = await join_identity(store, holder)
+    except OperatorError:  # another attempt must not find its own locks held
         for each in locks:
             await each.release()
         raise
-    holder = LeaseHolder(instance_id=name, boot_id=f"{SUPERVISED_BOOT_PREFIX}{uuid.uuid4()}")
-    boot_lock = await join_identity(store, holder)
-    held = (each for each in (*locks, lock, boot_lock) if each is not None)
+    held = (each for each in (*locks, boot_lock) if each is not None)
     return WorkerIdentity(holder, tuple(held))
 
 
