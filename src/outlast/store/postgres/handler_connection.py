@@ -1,5 +1,8 @@
 """Connections given to handlers: they refuse statements after their transaction has ended."""
 
+import asyncio
+import os
+import socket
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar
@@ -7,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 import asyncpg
 
 from outlast.core.sync_coroutine import run_without_waiting
-from outlast.errors import OperatorError, RunError
+from outlast.errors import RunError, StoreUnavailable
 from outlast.store.postgres.caller_connection import run_in_thread
 from outlast.store.postgres.caller_drivers import ForeignAsyncpgRunner, PsycopgRunner
 from outlast.store.postgres.connection import CONNECT_TIMEOUT_S, translated
@@ -163,8 +166,18 @@ class ThreadHandlerConnection:
         """A no-op: psycopg begins a transaction with the first statement."""
 
     async def step(self, step: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that uses `runner`."""
-        return await run_in_thread(lambda: run_without_waiting(step))
+        """Return the result of a coroutine that uses `runner`; cancelled, break the connection."""
+        running = asyncio.ensure_future(run_in_thread(lambda: run_without_waiting(step)))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._break()  # the thread may wait for a reply that never comes
+            await asyncio.wait([running])
+            raise
+
+    def _break(self) -> None:
+        with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as sock:
+            sock.shutdown(socket.SHUT_RDWR)
 
     async def close(self, *, at_once: bool) -> None:  # noqa: ARG002 - the handler's thread may use it
         """Roll back and close, unless the handler's thread is in a statement."""
@@ -214,7 +227,7 @@ def _connect_psycopg(address: PostgresUrl) -> Any:
         )
     except psycopg.Error as error:
         why = str(error).partition("\n")[0][:200]
-        raise OperatorError(f"{address.safe_text} cannot be reached by psycopg: {why}") from error
+        raise StoreUnavailable(f"{address.safe_text} does not answer psycopg: {why}") from error
     if address.pooler:
         connection.prepare_threshold = None
     return connection

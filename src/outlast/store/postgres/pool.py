@@ -26,6 +26,9 @@ T = TypeVar("T")
 READ_CONNECTIONS: Final = 2
 """Number of connections that single reads are spread over."""
 
+MAX_HANDLER_CONNECTIONS: Final = 20
+"""Number of handler transactions of one process that are open at a time; others wait."""
+
 MAX_TRANSACTION_ATTEMPTS: Final = 10
 """Number of times a transaction is begun again after a deadlock or lock timeout."""
 
@@ -100,6 +103,7 @@ class ConnectionPool:
         self._group_commits: dict[str, GroupCommit[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
+        self.handler_slots = asyncio.Semaphore(MAX_HANDLER_CONNECTIONS)
         # A loop that shuts down finalises its async generators: this one closes the pool.
         self._finalizer = self._close_on_shutdown()
         with suppress(StopIteration):
