@@ -13,7 +13,7 @@ from outlast.core.sync_coroutine import run_without_waiting
 from outlast.errors import RunError, StoreUnavailable
 from outlast.store.postgres.caller_connection import run_in_thread
 from outlast.store.postgres.caller_drivers import ForeignAsyncpgRunner, PsycopgRunner
-from outlast.store.postgres.connection import CONNECT_TIMEOUT_S, translated
+from outlast.store.postgres.connection import CONNECT_TIMEOUT_S, keep_alive, translated
 from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.unit_of_work import StatementRunner
 from outlast.store.postgres.url import PostgresUrl
@@ -29,6 +29,12 @@ PSYCOPG_MISSING: Final = (
     "'psycopg[binary]', or make the handler async"
 )
 APPLICATION_NAME: Final = "outlast handler"
+_LIBPQ_TCP_OPTIONS: Final = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 CLOSE_TIMEOUT_S: Final = 1.0
 """Seconds that closing a connection may take."""
 
@@ -203,6 +209,7 @@ async def connect_async(address: PostgresUrl, probe: Probe | None) -> HandlerCon
             server_settings={} if address.pooler else {"application_name": APPLICATION_NAME},
             **cache,
         )
+    keep_alive(connection)
     connection.guard = PostgresTransactionGuard()
     return AsyncHandlerConnection(connection, address, probe)
 
@@ -223,7 +230,10 @@ def _connect_psycopg(address: PostgresUrl) -> Any:
         raise RunError(PSYCOPG_MISSING) from error
     try:
         connection = _guarded_psycopg_class().connect(
-            address.dsn, connect_timeout=int(CONNECT_TIMEOUT_S), application_name=APPLICATION_NAME
+            address.dsn,
+            connect_timeout=int(CONNECT_TIMEOUT_S),
+            application_name=APPLICATION_NAME,
+            **_LIBPQ_TCP_OPTIONS,
         )
     except psycopg.Error as error:
         why = str(error).partition("\n")[0][:200]
