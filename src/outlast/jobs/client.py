@@ -126,7 +126,7 @@ class Client:
         async with self._opening.mine():
             if self._caller is None:
                 name = f"caller.{os.getpid()}.{uuid.uuid4()}"
-                await store.acquire_lock(name)
+                await store.acquire_lock(name, lasting=True)
                 self._caller = name
             return self._caller
 

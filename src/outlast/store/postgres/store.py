@@ -136,10 +136,12 @@ class PostgresStore(
         await asyncio.to_thread(self._subscribers.disconnect)
         await asyncio.to_thread(self._loop_thread.stop)
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> PostgresLock | None:
+    async def acquire_lock(
+        self, name: str, *, shared: bool = False, lasting: bool = False
+    ) -> PostgresLock | None:
         """Acquire a named lock; return None if it is held."""
         self._require_open()
-        return await self._locks.acquire(name, shared=shared)
+        return await self._locks.acquire(name, shared=shared, lasting=lasting)
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         """Return those names whose lock is free."""

@@ -71,11 +71,11 @@ async def remove_boot_lock(store: Locks, holder: LeaseHolder) -> None:
 
 async def join_identity(store: Locks, holder: LeaseHolder) -> HeldLock | None:
     """Share the boot's lock, which marks this process as alive; None if it cannot be shared."""
-    return await store.acquire_lock(holder.boot_id, shared=True)
+    return await store.acquire_lock(holder.boot_id, shared=True, lasting=True)
 
 
 async def _scope_lock(store: Locks, scope: str) -> HeldLock:
-    lock = await store.acquire_lock(f"scope.{_check_length(scope, what='scope')}")
+    lock = await store.acquire_lock(f"scope.{_check_length(scope, what='scope')}", lasting=True)
     if lock is None:
         raise IdentityInUse(
             f"a worker of topology single serves the scope {scope!r} already; stop that one, or "
@@ -86,7 +86,8 @@ async def _scope_lock(store: Locks, scope: str) -> HeldLock:
 
 async def _name_lock(store: Locks, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
-        lock = await store.acquire_lock(f"worker.{_check_length(given, what='instance id')}")
+        _check_length(given, what="instance id")
+        lock = await store.acquire_lock(f"worker.{given}", lasting=True)
         if lock is None:
             raise IdentityInUse(
                 f"a worker named {given!r} is running already; stop that one, or give this one "
@@ -96,7 +97,7 @@ async def _name_lock(store: Locks, given: str | None) -> tuple[str, HeldLock]:
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100] or "host"
     for number in count(1):
         name = f"{host}-{number}"
-        if lock := await store.acquire_lock(f"worker.{name}"):
+        if lock := await store.acquire_lock(f"worker.{name}", lasting=True):
             return name, lock
     raise AssertionError("count() never ends")
 
