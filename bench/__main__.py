@@ -48,6 +48,8 @@ ELSEWHERE = {
     "outages": "bench.pg.outages",
     "keyvalue": "bench.keyvalue",
     "takeover": "bench.takeover",
+    "intervals": "bench.intervals",
+    "baseline": "bench.baseline.pairs",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 

@@ -240,13 +240,19 @@ class Outlast(Admin):
 
     def _background_services(self) -> "BackgroundServices":
         """Return the background task of an embedded worker: the schedule trigger."""
-        from outlast.scheduler.loop import run_trigger_loop, sync_declared  # noqa: PLC0415 - same
+        from outlast.scheduler.loop import TriggerLoop, sync_declared  # noqa: PLC0415 - same
 
         async def trigger(store: Store) -> None:
             await sync_declared(self.sync_schedules)
             # Without the leader lock: its file would remain beside the database file.
-            poll = self.settings.poll
-            await run_trigger_loop(store, self._ids.job, poll, use_leader_lock=False)
+            await TriggerLoop(
+                store,
+                self._ids.job,
+                self.settings.poll,
+                clock=SystemClock(),
+                random=SystemRandom().random,
+                use_leader_lock=False,
+            ).run()
 
         return trigger
 

@@ -11,6 +11,8 @@ import sys
 from outlast import Backoff, Outlast, Run
 from outlast.store.postgres.store import PostgresStore
 
+BEGIN, FINISH = "handler_transaction.begin", "handler_transaction.finish"
+COMMIT = "unit_of_work.commit"
 INSERT = "INSERT INTO effects VALUES ('paid')"
 
 
@@ -32,14 +34,16 @@ def register(app: Outlast, kind: str) -> None:
 
 
 async def main(url: str, kind: str, statement: str, when: str) -> None:
-    is_open: list[bool] = []
+    seen: set[str] = set()
+    step_before = FINISH if statement == COMMIT else BEGIN
 
     def probe(name: str, is_done: bool) -> None:
-        is_open.extend([True] * (name == "handler_transaction.begin"))
-        if is_open and name == statement and is_done == (when == "after"):
+        seen.add(name)
+        if step_before in seen and name == statement and is_done == (when == "after"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    app = Outlast(PostgresStore(url, probe=probe), poll="20ms")
+    # Maintenance commits too: it must not come between the finish and its commit.
+    app = Outlast(PostgresStore(url, probe=probe), poll="20ms", tick="1h")
     register(app, kind)
     async with app, app.worker():
         await asyncio.Event().wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 
 import pytest
 from worker_world import (
@@ -134,6 +135,34 @@ async def test_a_thread_that_does_not_stop_loses_its_lease_and_its_late_result(p
     assert await statuses(app, handle) == [("lost", "lease_expired"), ("succeeded", None)]
     assert "late_write_refused" in await kinds(app, handle)
     assert await handle.result() == "attempt 2"
+
+
+async def test_a_once_thread_past_its_limit_keeps_its_lease_and_no_other_run_starts(path, slot):
+    """Its handler cannot be stopped, so the job of the next slot waits for its end."""
+    release, starts = threading.Event(), []
+    clock = FakeClock()
+    app, store = shaky(path, clock=clock)
+
+    @app.job(delivery="once", max_runtime="1h")
+    def stuck(run: Run) -> str:
+        starts.append(run.job_id)
+        if len(starts) == 1:
+            release.wait(PATIENCE)
+        return "late"
+
+    async with app, app.worker() as worker:
+        first = await stuck.options(slot=slot).enqueue()
+        await until(lambda: bool(starts))
+        run_out_of_time(worker)
+        second = await stuck.options(slot=slot + timedelta(hours=1)).enqueue()
+        await live_on(store, clock)
+        running = [(await each.read()).state for each in (first, second)]
+        release.set()
+        await second.wait(SOON)
+
+        assert running == [State.RUNNING, State.QUEUED]
+        assert await statuses(app, first) == [("lost", "timeout")]
+    assert starts == [first.id, second.id]
 
 
 async def test_one_worker_may_run_a_job_again_while_its_first_thread_is_still_stuck(app):

@@ -12,9 +12,11 @@ import click
 from outlast.cli.logging_setup import FORMATS, LEVELS, configure
 from outlast.cli.target import find
 from outlast.clock import SystemClock
+from outlast.config import Settings
 from outlast.core.ids import Ids
 from outlast.errors import OutlastError
-from outlast.scheduler.loop import run_trigger_loop
+from outlast.scheduler.loop import TriggerLoop
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
 from outlast.worker.supervisor.supervisor import Supervisor
@@ -130,14 +132,21 @@ def _abandon() -> None:
 async def _run(plan: WorkerOptions) -> int:
     clock = SystemClock()
     ids = Ids(clock.now, secrets.randbits)
+    random = SystemRandom().random
+
+    async def trigger(store: Store, settings: Settings, changed: asyncio.Event) -> None:
+        await TriggerLoop(
+            store, ids.job, settings.poll, clock=clock, random=random, changed=changed
+        ).run()
+
     supervisor = Supervisor(
         plan,
         program=CHILD,
         open_store=open_store,
         clock=clock,
         ids=ids,
-        random=SystemRandom().random,
+        random=random,
         exit_now=_abandon,
-        background_services=lambda store, settings: run_trigger_loop(store, ids.job, settings.poll),
+        background_services=trigger,
     )
     return await supervisor.run()

@@ -21,6 +21,7 @@ from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
 from outlast.worker.supervisor.child_process import DUMP_SIGNAL
 from outlast.worker.supervisor.control_channel import ControlChannel, send_sync
+from outlast.worker.supervisor.lease_guard import guard_leases
 from outlast.worker.supervisor.options import WorkerExit
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
 
@@ -69,9 +70,10 @@ async def _work(
         app.settings,
         leases=held,
         channel=await ControlChannel.connect(line),
-        on_ready=lambda: sync_declared(app.sync_schedules),
+        write_schedules=lambda: sync_declared(app.sync_schedules),
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))
+    guard_leases(held, app.settings.lease)
     await child.run()
 
 

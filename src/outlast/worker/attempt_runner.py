@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from outlast.core.decide import Change
+from outlast.core.delivery import Delivery
 from outlast.core.event import Lost
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
@@ -174,8 +175,13 @@ class AttemptRunner:
             raise error
 
     def _on_timeout(self, active: ActiveRun) -> None:
-        """Ask the handler to stop and stop renewing its lease, which then expires."""
-        self._leases.expire(active.claim.lease)
+        """Ask the handler to stop and stop renewing its lease, which then expires.
+
+        The lease of a `once` run is renewed until its handler has ended: the job of the next slot
+        must not start beside it.
+        """
+        if active.claim.delivery is not Delivery.ONCE:
+            self._leases.expire(active.claim.lease)
         active.interrupt(Lost(Loss.TIMEOUT))
 
     async def _end(self, active: ActiveRun, change: Change) -> None:

@@ -162,7 +162,7 @@ class WorkerEngine:
             self._pool.stop_run(lease, Stopped("cancel_requested"))
         elif self._pool.stop_run(lease, None):
             log_events.job_lost(lease, reason="lease_lost")
-            self._leases.remove(lease)
+            self._leases.lose(lease)
 
     @property
     def refused(self) -> int:

@@ -61,6 +61,7 @@ class WriteTransaction:
         self.notify_queues: set[str] = set()
         self.notify_ended = False
         self.notify_cancelled = False
+        self.notify_schedules = False
         self._is_known_open = False
 
     def require_open(self) -> None:
@@ -87,7 +88,10 @@ class WriteTransaction:
     def notification(self) -> Notification:
         """The notification to publish after the commit."""
         return Notification(
-            frozenset(self.notify_queues), ended=self.notify_ended, cancelled=self.notify_cancelled
+            frozenset(self.notify_queues),
+            ended=self.notify_ended,
+            cancelled=self.notify_cancelled,
+            schedules=self.notify_schedules,
         )
 
 

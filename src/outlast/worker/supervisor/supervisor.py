@@ -72,6 +72,9 @@ RETRY_PAUSE_S: Final = 0.5
 """Seconds between two attempts of a step of the start."""
 
 
+BackgroundServices = Callable[[Store, Settings, asyncio.Event], Coroutine[Any, Any, None]]
+
+
 class Supervisor:
     """Runs a worker: starts children, takes an identity, recovers, works and stops."""
 
@@ -85,12 +88,13 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         exit_now: Callable[[], None],
-        background_services: Callable[[Store, Settings], Coroutine[Any, Any, None]] | None = None,
+        background_services: BackgroundServices | None = None,
     ) -> None:
         """Create a supervisor.
 
         `exit_now` ends the process if the store blocks an orderly stop. `background_services` run
-        next to the children after recovery, without user code.
+        next to the children after recovery, without user code; their event is set when a child
+        has written the schedules that the app declares.
         """
         self._background_services = background_services
         self._options = options
@@ -105,8 +109,13 @@ class Supervisor:
         self._stop_requested = asyncio.Event()
         self._force_requested = asyncio.Event()
         self._settled: Counter[str] = Counter()
+        self._schedules_written = asyncio.Event()
         self._pool = ChildPool(
-            self._spawn, size=options.processes, clock=clock, on_exit=self._on_child_exit
+            self._spawn,
+            size=options.processes,
+            clock=clock,
+            on_exit=self._on_child_exit,
+            on_schedules_written=self._schedules_written.set,
         )
 
     async def run(self) -> WorkerExit:
@@ -268,7 +277,7 @@ class Supervisor:
         yield run_periodically(CHECK_INTERVAL, self._recycle_once, random=random)
         yield run_maintenance(Maintenance(self._store, self._ids.job), settings, random=random)
         if self._background_services is not None:
-            yield self._background_services(self._store, settings)
+            yield self._background_services(self._store, settings, self._schedules_written)
 
     def _recovery(self, holder: LeaseHolder, queues: list[str]) -> Recovery:
         """Return the recovery to run before the first claim, under the identity lock."""

@@ -1,0 +1,1 @@
+"""The baseline: an earlier tree that this one is measured against."""
