@@ -19,6 +19,7 @@ from outlast.errors import OperatorError
 from outlast.store.postgres.connection import translated
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
 from outlast.store.postgres.placeholders import Probe
+from outlast.store.postgres.statement_watch import SessionKey
 from outlast.store.postgres.unit_of_work import AsyncpgRunner
 from outlast.store.postgres.url import PostgresUrl
 
@@ -37,9 +38,6 @@ Longer than `free_locks` locks a lock to test it.
 MAX_LASTING_ATTEMPTS: Final = 5
 LASTING_PAUSE_S: Final = 0.025
 """Attempts to acquire a lasting lock, and seconds between two of them."""
-
-SessionKey = tuple[int, int]
-"""A session of the server: process id and start time in microseconds."""
 
 
 def lock_key(schema: str, name: str) -> str:
@@ -176,7 +174,7 @@ class PostgresLocks:
             await asyncio.sleep(LASTING_PAUSE_S if attempt else 0)
             [(is_acquired, pid, since)] = await runner.fetch("locks.try", asked)
             if is_acquired:
-                lock.session_key = (pid, since)
+                lock.session_key = SessionKey(pid, since)
                 break
         else:
             await self._terminate_stale_session(runner, lock)
@@ -195,16 +193,13 @@ class PostgresLocks:
                 await self._terminate_stale_session(runner, lock)
                 return False
         await runner.change("locks.drop_snapshot", {})
-        lock.session_key = (session_key[0], session_key[1])
+        lock.session_key = SessionKey(*session_key)
         return True
 
     async def _terminate_stale_session(self, runner: AsyncpgRunner, lock: PostgresLock) -> None:
         """Terminate the broken session of this lock, if the server still considers it alive."""
         if lock.session_key is not None:
-            await runner.fetch(
-                "locks.terminate_session",
-                {"pid": lock.session_key[0], "since": lock.session_key[1]},
-            )
+            await runner.fetch("sessions.end", {**lock.session_key._asdict(), "millis": 0})
 
     async def _release(self, lock: PostgresLock) -> None:
         lock.is_wanted = False

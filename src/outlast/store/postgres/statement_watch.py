@@ -36,7 +36,7 @@ class SessionKey(NamedTuple):
     since: int
 
 
-class Liveness(Enum):
+class StatementState(Enum):
     """What the check of a statement without a reply found."""
 
     WORKING = "working"  # the server runs it, or is still being sent it
@@ -86,37 +86,37 @@ class StatementWatch:
     async def _check(self) -> None:
         since, unsent = self._loop.time() - self._interval, _unsent(self._connection)
         while True:
-            liveness = await self._look()
+            state = await self._look()
             before, unsent = unsent, _unsent(self._connection)
-            if liveness is Liveness.SILENT and unsent < before:
-                liveness = Liveness.WORKING
+            if state is StatementState.SILENT and unsent < before:
+                state = StatementState.WORKING
             is_over = self._loop.time() - since >= self._limit
-            if liveness is Liveness.SILENT or (liveness is Liveness.UNKNOWN and is_over):
-                log.warning("connection without replies, opening another state=%s", liveness.value)
+            if state is StatementState.SILENT or (state is StatementState.UNKNOWN and is_over):
+                log.warning("connection without replies, opening another state=%s", state.value)
                 self._connection.terminate()
                 return
             await asyncio.sleep(self._interval)
 
-    async def _look(self) -> Liveness:
+    async def _look(self) -> StatementState:
         """Ask the server about the session over a new connection."""
         try:
             other = await connect(self._address, deadline=CONNECT_TIMEOUT_S)
         except OperatorError as error:
             full = isinstance(error.__cause__, asyncpg.TooManyConnectionsError)
-            return Liveness.WORKING if full else Liveness.UNKNOWN
+            return StatementState.WORKING if full else StatementState.UNKNOWN
         try:
             with translated(self._address):
                 return await self._ask(AsyncpgRunner(other, self._address.schema))
         except OperatorError:
-            return Liveness.UNKNOWN
+            return StatementState.UNKNOWN
         finally:
             other.terminate()
 
-    async def _ask(self, runner: AsyncpgRunner) -> Liveness:
+    async def _ask(self, runner: AsyncpgRunner) -> StatementState:
         if self.session is None:
-            return Liveness.UNKNOWN
+            return StatementState.UNKNOWN
         found = await runner.fetch("sessions.is_working", self.session._asdict())
-        return Liveness.WORKING if found and found[0][0] else Liveness.SILENT
+        return StatementState.WORKING if found and found[0][0] else StatementState.SILENT
 
 
 async def own_session(connection: asyncpg.Connection, address: PostgresUrl) -> SessionKey | None:
