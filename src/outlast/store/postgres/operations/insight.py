@@ -51,7 +51,7 @@ class PostgresInsightOperations(PostgresOperations):
             "durability": f"synchronous_commit={commits}, fsync={flushes}",
         }
         if self.address.pooler:
-            [(pinned,)] = await self._pool.rows("insight.lock_sessions")
+            [(pinned,)] = await self._pool.rows("health.lock_sessions")
             facts["connections pinned by locks"] = str(pinned)
         return facts
 

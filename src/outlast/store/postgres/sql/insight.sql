@@ -100,14 +100,6 @@ FROM outlast.open_runs AS o
 JOIN outlast.workers AS k ON k.id = o.worker
 GROUP BY k.id;
 
--- @lock_sessions
--- Sessions that hold a named lock: each is in a transaction, which pins a connection of a pooler.
-SELECT count(DISTINCT l.pid)
-FROM pg_catalog.pg_locks AS l
-JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
-WHERE l.locktype = 'advisory' AND l.granted
-  AND a.datname = current_database() AND a.state = 'idle in transaction';
-
 -- @describe
 SELECT
   current_setting('server_version'),
