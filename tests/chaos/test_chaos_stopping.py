@@ -89,7 +89,7 @@ def test_worker_that_waits_for_the_store_before_its_start_stops_when_asked(grow,
     ledger.enqueue()
     with locked(ledger.path):
         tree = grow(env={"CHAOS_URL": f"sqlite:///{ledger.path}?busy=0.3"})
-        until(lambda: tree.lines("cannot start yet"), what="a worker that waits")
+        until(lambda: tree.lines("cannot start"), what="a worker that waits")
 
         tree.signal(SIGTERM)
 

@@ -91,6 +91,7 @@ SKIPPED = (
     "insight.",
     "savepoint.",
     "locks.",
+    "sessions.",
     "health.",
     "queues.wait_for_claims",
 )

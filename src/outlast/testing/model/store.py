@@ -255,7 +255,13 @@ class ModelStore(
         """Make the positions of a queue even; return how many changed."""
         return positions.renumber(self._working, queue, self._clock.now())
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> ModelLock | None:
+    async def acquire_lock(
+        self,
+        name: str,
+        *,
+        shared: bool = False,
+        lasting: bool = False,  # noqa: ARG002 - a lock needs no connection
+    ) -> ModelLock | None:
         """Acquire a named lock; return None if a holder excludes it."""
         self._require_open()
         return take(self._locks, name, shared=shared)

@@ -20,6 +20,7 @@ from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
 from outlast.store.contract.notifications import Topic
 from outlast.telemetry.events import TelemetryEvent, forward
+from outlast.telemetry.outage_log import OutageLog
 from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.control_channel import ControlChannel
 from outlast.worker.supervisor.identity import join_identity
@@ -132,15 +133,17 @@ class WorkerChild:
             self._channel.send("schedules_written")
 
     async def _open(self, holder: LeaseHolder) -> None:
+        outage = OutageLog(log, "open the store")
         while True:
             try:
                 await self._store.open()
                 # The lock is held until the store is closed or this process dies.
                 await join_identity(self._store, holder)
             except OperatorError as error:
-                log.warning("cannot open the store, will try again: %s", error)
+                outage.failed(error)
                 await asyncio.sleep(1)
             else:
+                outage.recovered()
                 return
 
     async def _drain(self) -> None:

@@ -31,6 +31,7 @@ from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe
+from outlast.telemetry.outage_log import OutageLog
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
 from outlast.worker.maintenance.recovery import Recovery, RecoveryScope
 from outlast.worker.periodic import run_periodically
@@ -67,6 +68,10 @@ MAX_CLOSE_ATTEMPTS: Final = 5
 """Attempts of a stopping supervisor to close the runs of a dead child."""
 
 TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
+"""Errors of the store that a starting worker waits out."""
+
+RETRY_PAUSE_S: Final = 0.5
+"""Seconds between two attempts of a step of the start."""
 
 
 BackgroundServices = Callable[[Store, Settings, asyncio.Event], Coroutine[Any, Any, None]]
@@ -164,9 +169,7 @@ class Supervisor:
             log.warning("no job type of this app uses queue %s by default", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
-            await first(
-                retry_transient(self._store.open, (StoreBusy, StoreFull)), self._stop_requested
-            )
+            await first(retry_transient(self._store.open), self._stop_requested)
             if not self._stop_requested.is_set():
                 await first(retry_transient(self._complete_transfer), self._stop_requested)
             return WorkerExit.OK if self._stop_requested.is_set() else await self._serve(hello)
@@ -174,7 +177,12 @@ class Supervisor:
             await self._store.close()
 
     async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
-        identity = await identify(self._store, self._options, self._boot.name)
+        identity = await first(
+            retry_transient(lambda: identify(self._store, self._options, self._boot.name)),
+            self._stop_requested,
+        )
+        if identity is None:
+            return WorkerExit.OK
         holder = identity.holder
         info = worker_info(self._options, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
@@ -365,19 +373,18 @@ class Supervisor:
                 return
 
 
-async def retry_transient(
-    step: Callable[[], Awaitable[object]],
-    transient: tuple[type[OperatorError], ...] = TRANSIENT_ERRORS,
-) -> None:
-    """Run a step, and repeat it while it raises one of the transient errors."""
+async def retry_transient(step: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of a step of the start; repeat it while it raises a transient error."""
+    outage = OutageLog(log, "start")
     while True:
         try:
-            await step()
-        except transient as error:
-            log.warning("cannot start yet, will try again: %s", error)
-            await asyncio.sleep(0.5)
+            result = await step()
+        except TRANSIENT_ERRORS as error:
+            outage.failed(error)
+            await asyncio.sleep(RETRY_PAUSE_S)
         else:
-            return
+            outage.recovered()
+            return result
 
 
 async def first(step: Awaitable[T], event: asyncio.Event) -> T | None:

@@ -33,12 +33,16 @@ from outlast.store.postgres.operations.savepoint import (
     is_unique_violation,
     with_savepoint,
 )
+from outlast.store.postgres.pool import ConnectionPool
 from outlast.store.postgres.retry import retry_while_unavailable
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.postgres.uuids import is_uuid
 
 MAX_FINISHED_PER_STATEMENT: Final = 1000
 """Number of runs that one statement finishes."""
+
+RECORDED_NAMES: Final = ("jobs", "tokens", "runs", "states")
+"""Parameters of `apply.recorded`."""
 
 
 class PostgresApplyOperations(PostgresOperations):
@@ -277,6 +281,13 @@ async def _resolve(
     return resolve(change, locked)
 
 
+async def are_recorded(pool: ConnectionPool, changes: Sequence[Change]) -> bool:
+    """Return whether each change that closes a run is on record as requested."""
+    requested = [(each.job_id, each.token, each.move.run, each.move.to) for each in changes]
+    found = await pool.rows("apply.recorded", **columns(RECORDED_NAMES, requested))
+    return len(found) == len(requested)
+
+
 async def _recorded(
     work: PostgresUnitOfWork,
     outcomes: Sequence[tuple[Change, ResolvedChange | None]],
@@ -291,6 +302,6 @@ async def _recorded(
     ]
     if not requested:
         return frozenset()
-    names = ("jobs", "tokens", "runs", "states")
-    found = await work.rows("apply.recorded", **columns(names, [row[1:] for row in requested]))
+    values = columns(RECORDED_NAMES, [row[1:] for row in requested])
+    found = await work.rows("apply.recorded", **values)
     return frozenset(requested[n - 1][0] for (n,) in found)

@@ -32,7 +32,7 @@ class PostgresRunOperations(PostgresOperations):
             return []
         values: dict[str, Any] = distinct_leases(leases)
         values |= {"span": span // MICROSECOND, "now": self._now, "mono": self._mono}
-        found = await self._fetch_leased("runs.renew", values)
+        found = await self._fetch_leased("runs.renew", values, limit=span.total_seconds() / 3)
         held = {(job, token): cancel for job, token, cancel in found}
         keys = [(lease.job_id, lease.token) for lease in leases]
         return [Renewal(key in held, held.get(key, False)) for key in keys]
@@ -72,11 +72,16 @@ class PostgresRunOperations(PostgresOperations):
     async def _events(self, name: str, **values: Any) -> list[EventRecord]:
         return [job_rows.event(tuple(row)) for row in await self._pool.rows(name, **values)]
 
-    async def _fetch_leased(self, name: str, values: dict[str, Any]) -> list[Row]:
-        """Run an idempotent statement on the lease connection, which no other work delays."""
+    async def _fetch_leased(
+        self, name: str, values: dict[str, Any], *, limit: float | None = None
+    ) -> list[Row]:
+        """Run an idempotent statement on the lease connection, which no other work delays.
+
+        `limit`: seconds without a reply after which the connection is given up, as in `acquire`.
+        """
 
         async def fetch() -> list[Row]:
-            async with self._pool.connection("lease").acquire() as runner:
+            async with self._pool.connection("lease").acquire(limit=limit) as runner:
                 return await runner.fetch(name, values)
 
         if not values["jobs"]:
