@@ -49,9 +49,10 @@ def _short(name: str) -> str:
 
 
 def _file(path: str) -> str:
-    """The last two parts of a path, whose name is mostly an id."""
+    """The last two parts of a path, whose name is mostly an id, or two with a dot between."""
     file = PurePath(path)
-    return f"{file.parent.name}/{_short(file.stem)}{file.suffix}"
+    name = ".".join(map(_short, file.stem.split(".")))
+    return f"{file.parent.name}/{name}{file.suffix}"
 
 
 def _cut(text: str) -> str:
