@@ -176,12 +176,13 @@ WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
   AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id);
 
 -- @delete_events_of_no_job
--- Ids rise with time: only the oldest events are looked at.
+-- Ids rise with time: only the oldest events are looked at. Ordered by job as well: otherwise the
+-- plan is a scan of all events by id.
 DELETE FROM outlast.events
 WHERE id = ANY(ARRAY(
   SELECT e.id
   FROM (
-    SELECT id, at FROM outlast.events WHERE job IS NULL ORDER BY id LIMIT :limit::bigint
+    SELECT id, at FROM outlast.events WHERE job IS NULL ORDER BY job, id LIMIT :limit::bigint
   ) AS e
   WHERE e.at < :before::bigint
 ));

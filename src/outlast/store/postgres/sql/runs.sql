@@ -99,9 +99,10 @@ WHERE e.job = :id::uuid
 ORDER BY e.id;
 
 -- @events_of_no_job
+-- Ordered by job as well: otherwise the plan is a scan of all events by id.
 SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM (
-  SELECT * FROM outlast.events WHERE job IS NULL ORDER BY id DESC LIMIT :limit::bigint
+  SELECT * FROM outlast.events WHERE job IS NULL ORDER BY job DESC, id DESC LIMIT :limit::bigint
 ) AS e
 ORDER BY e.id;
 
