@@ -187,3 +187,13 @@ async def test_an_unknown_type_is_told_with_the_known_ones(app):
         TypeNotFound, match="job type 'fetch_feed' is not registered; known: fetch, s"
     ):
         app.registry.get("fetch_feed")
+
+
+async def test_a_direct_call_without_its_run_says_how_to_call_it(app):
+    @app.job
+    async def send(run: Run, number: int) -> int:
+        return number
+
+    with pytest.raises(TypeError, match=r"missing .*'number'.*`await outlast\.run\(send, …\)`"):
+        send(3)
+    assert await send(None, 3) == 3
