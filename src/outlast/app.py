@@ -47,7 +47,7 @@ from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
 from outlast.run_context import Run
-from outlast.store.contract import HasPollingDefaults, Store
+from outlast.store.contract import Capability, HasPollingDefaults, Store
 from outlast.store.open import open_store, url_from_environment
 from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
@@ -379,6 +379,8 @@ def _store(url: str | Store, ids: Ids) -> Store:
 
 
 def _with_store_defaults(given: Settings, store: Store) -> Settings:
+    if Capability.ONE_WRITE_LOCK in store.capabilities:
+        given = given.for_one_write_lock()
     if not isinstance(store, HasPollingDefaults):
         return given
     return given.with_store_defaults(

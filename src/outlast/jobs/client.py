@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from outlast.errors import (
     WaitTimeout,
 )
 from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
+from outlast.process_identity import process_name
 from outlast.store.contract import Store
 
 LoadResult = Callable[[str, str | None], Any]
@@ -130,8 +130,8 @@ class Client:
         store = await self.store()
         async with self._opening.mine():
             if self._caller is None:
-                name = f"caller.{os.getpid()}.{uuid.uuid4()}"
-                await store.acquire_lock(name)
+                name = process_name("caller.", str(uuid.uuid4()))
+                await store.acquire_lock(name, lasting=True)
                 self._caller = name
             return self._caller
 

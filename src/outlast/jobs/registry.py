@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from outlast.core.suggestion import did_you_mean
 from outlast.errors import InvalidType, TypeNotFound
 from outlast.jobs.jobtype import JobType
 
@@ -37,9 +38,8 @@ class Registry:
         try:
             return self._types[name]
         except KeyError:
-            known = ", ".join(self.names()[:20]) or "none"
             raise TypeNotFound(
-                f"job type {ascii(name)[:140]} is not registered; known: {known}"
+                f"job type {ascii(name)[:140]} is not registered; {did_you_mean(name, self._types)}"
             ) from None
 
     def names(self) -> list[str]:

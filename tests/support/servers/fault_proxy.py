@@ -20,8 +20,8 @@ RESET: Final = struct.pack("ii", 1, 0)
 @contextmanager
 def fault_proxy(port: int) -> Iterator["FaultProxy"]:
     """A proxy before the server on that port of 127.0.0.1; without faults until told."""
-    faults = _Faults()
-    with serving(lambda reader, writer: _serve(reader, writer, port, faults)) as (thread, own):
+    faults = _Faults(port)
+    with serving(lambda reader, writer: _serve(reader, writer, faults)) as (thread, own):
         yield FaultProxy(own, faults, thread)
 
 
@@ -46,6 +46,10 @@ class FaultProxy:
         """What waited goes through."""
         self._thread.call(self._faults.flowing.set)
 
+    def silence(self) -> int:
+        """Let nothing through the open connections, for good; new ones work. Their number."""
+        return self._thread.call(self._faults.silence)
+
     def delay(self, seconds: float) -> None:
         """Hold each piece that long, in each direction."""
         self._set("delay", seconds)
@@ -63,6 +67,10 @@ class FaultProxy:
         """Accept connections again."""
         self._set("refusing", value=False)
 
+    def redirect(self, port: int) -> None:
+        """Connect every new client to the server on that port; open connections stay."""
+        self._set("port", port)
+
     def cut(self) -> int:
         """Reset every open connection; return their number."""
         return self._thread.call(self._faults.cut)
@@ -79,6 +87,10 @@ class FaultProxy:
         """Cut the connection before such a statement reaches the server: it never happened."""
         return self._arm(_Trap(text, before=True))
 
+    def silence_at(self, text: str) -> Event:
+        """Let the connection fall silent in place of the answer to such a statement."""
+        return self._arm(_Trap(text, before=False, silent=True))
+
     def _arm(self, trap: "_Trap") -> Event:
         self._thread.call(lambda: self._faults.traps.append(trap))
         return trap.sprung
@@ -91,13 +103,15 @@ class FaultProxy:
 class _Trap:
     text: str
     before: bool
+    silent: bool = False
     sprung: Event = field(default_factory=Event)
 
 
 class _Faults:
     """What the pumps look at; touched on the proxy's thread alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.delay = 0.0
@@ -112,6 +126,11 @@ class _Faults:
             pair.cut()
         return len(pairs)
 
+    def silence(self) -> int:
+        for pair in self.pairs:
+            pair.is_silent = True
+        return len(self.pairs)
+
     def trap_for(self, sql: str | None) -> _Trap | None:
         """The trap that this statement falls into; it is set no more."""
         for trap in self.traps:
@@ -122,13 +141,13 @@ class _Faults:
 
 
 async def _serve(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, faults: _Faults
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: _Faults
 ) -> None:
     if faults.refusing:
         _reset(writer)
         return
     await faults.flowing.wait()
-    behind, to_server = await asyncio.open_connection("127.0.0.1", port)
+    behind, to_server = await asyncio.open_connection("127.0.0.1", faults.port)
     pair = _Pair(writer, to_server, faults)
     faults.pairs.add(pair)
     try:
@@ -160,6 +179,7 @@ class _Pair:
         self._owed = 0  # answers to come that end with READY
         self._awaited: _Trap | None = None
         self._owed_first = 0  # those before the one that is to be lost
+        self.is_silent = False
 
     def cut(self) -> None:
         for writer in (self._to_client, self._to_server):
@@ -174,8 +194,12 @@ class _Pair:
         while data := await reader.read(CHUNK):
             await self._faults.flowing.wait()
             await self._slowly(len(data))
+            if self.is_silent:
+                continue
             writer.write(understand(data))
             await writer.drain()
+        if self.is_silent:
+            await asyncio.Event().wait()  # the other side is not told of the end either
         raise _Over
 
     async def _slowly(self, size: int) -> None:
@@ -211,6 +235,10 @@ class _Pair:
         return through
 
     def _spring(self, trap: _Trap) -> None:
+        if trap.silent:
+            self.is_silent = True
+            trap.sprung.set()
+            return
         self.cut()
         trap.sprung.set()
         raise _Over

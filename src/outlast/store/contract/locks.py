@@ -18,12 +18,21 @@ class HeldLock(Protocol):
 
 
 class Locks(Protocol):
-    """Locks that end with their process: acquiring one proves that its former holder is dead."""
+    """Locks that end with their process.
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> HeldLock | None:
+    With the capability KERNEL_LOCKS a lock ends only with its process or its release: acquiring it
+    proves that its former holder is dead. Elsewhere it also ends when the holder's connection or
+    its heartbeat fails: a free lock is then a hint, and the former holder may still be running.
+    """
+
+    async def acquire_lock(
+        self, name: str, *, shared: bool = False, lasting: bool = False
+    ) -> HeldLock | None:
         """Acquire the lock of that name without waiting; None if another holder has it.
 
-        A `shared` lock admits other shared holders and excludes an exclusive one.
+        A `shared` lock admits other shared holders and excludes an exclusive one. A `lasting` lock
+        may stay held after its release, until the other lasting locks of this store are released:
+        a store may keep all of them on one connection.
 
         The lock is held until it is released, the store is closed or the process ends in any way;
         it is free at once after that. Two exclusive locks of one name exclude each other within a

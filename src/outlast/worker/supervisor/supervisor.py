@@ -31,6 +31,7 @@ from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe
+from outlast.telemetry.outage_log import OutageLog
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
 from outlast.worker.maintenance.recovery import Recovery, RecoveryScope
 from outlast.worker.periodic import run_periodically
@@ -42,7 +43,9 @@ from outlast.worker.supervisor.identity import (
     IdentityInUse,
     WorkerIdentity,
     identify,
+    new_boot,
     remove_boot_lock,
+    start_banner,
     worker_info,
 )
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
@@ -65,6 +68,10 @@ MAX_CLOSE_ATTEMPTS: Final = 5
 """Attempts of a stopping supervisor to close the runs of a dead child."""
 
 TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
+"""Errors of the store that a starting worker waits out."""
+
+RETRY_PAUSE_S: Final = 0.5
+"""Seconds between two attempts of a step of the start."""
 
 
 BackgroundServices = Callable[[Store, Settings, asyncio.Event], Coroutine[Any, Any, None]]
@@ -83,14 +90,16 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         exit_now: Callable[[], None],
+        report: Callable[[str], None] = log.error,
         background_services: BackgroundServices | None = None,
     ) -> None:
         """Create a supervisor.
 
-        `exit_now` ends the process if the store blocks an orderly stop. `background_services` run
-        next to the children after recovery, without user code; their event is set when a child
-        has written the schedules that the app declares.
+        `exit_now` ends the process if the store blocks an orderly stop. `report` receives why the
+        worker cannot run. `background_services` run next to the children after recovery, without
+        user code; their event is set when a child has written the schedules that the app declares.
         """
+        self._report = report
         self._background_services = background_services
         self._options = options
         self._program = program
@@ -103,6 +112,7 @@ class Supervisor:
         self._moved_error: StoreMoved | None = None
         self._stop_requested = asyncio.Event()
         self._force_requested = asyncio.Event()
+        self._announce_stop = asyncio.Event()  # the next heartbeat is due now
         self._settled: Counter[str] = Counter()
         self._schedules_written = asyncio.Event()
         self._pool = ChildPool(
@@ -120,10 +130,12 @@ class Supervisor:
             if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 loop.add_signal_handler(each, self._on_signal)
         unsubscribe = subscribe(self._pool.forward_event)
+        self._boot = new_boot()
         try:
             return await self._start()
         except (AppUnusable, OutlastError) as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is complete
+            is_refused = isinstance(error, StoreMoved | IdentityInUse)
+            (log.error if is_refused else self._report)(str(error))
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
             return (
@@ -135,6 +147,7 @@ class Supervisor:
             unsubscribe()
             self._pool.stop(0.0)
             await self._pool.wait_gone(EXIT_TIMEOUT_S)
+            self._boot.close()
 
     def _on_signal(self) -> None:
         """Stop in order on the first signal, and by force on the second."""
@@ -149,15 +162,14 @@ class Supervisor:
         hello = await first(self._pool.start(), self._stop_requested)
         if hello is None:
             return WorkerExit.OK
+        self._hello = hello
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
             log.warning("no job type of this app uses queue %s by default", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
-            await first(
-                retry_transient(self._store.open, (StoreBusy, StoreFull)), self._stop_requested
-            )
+            await first(retry_transient(self._store.open), self._stop_requested)
             if not self._stop_requested.is_set():
                 await first(retry_transient(self._complete_transfer), self._stop_requested)
             return WorkerExit.OK if self._stop_requested.is_set() else await self._serve(hello)
@@ -165,7 +177,12 @@ class Supervisor:
             await self._store.close()
 
     async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
-        identity = await identify(self._store, self._options)
+        identity = await first(
+            retry_transient(lambda: identify(self._store, self._options, self._boot.name)),
+            self._stop_requested,
+        )
+        if identity is None:
+            return WorkerExit.OK
         holder = identity.holder
         info = worker_info(self._options, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
@@ -215,7 +232,7 @@ class Supervisor:
         )
         loops = [asyncio.create_task(loop) for loop in self._loops(identity, watchdog)]
         self._pool.start_work(holder)
-        log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
+        log.info("worker started %s", start_banner(self._options, holder, self._hello))
         try:
             work = self._drained() if self._options.burst else asyncio.Event().wait()
             await first(work, self._stop_requested)
@@ -242,7 +259,10 @@ class Supervisor:
                 running.call_soon_threadsafe(wake.set)
 
         async def heartbeat() -> None:
-            await self._store.heartbeat(identity.holder, span=settings.lease)
+            is_stopping = self._stop_requested.is_set()
+            await self._store.heartbeat(
+                identity.holder, span=settings.lease, is_stopping=is_stopping
+            )
             await self._check_moved()
             if identity.is_lost and not self._stop_requested.is_set():
                 log.error(
@@ -262,7 +282,12 @@ class Supervisor:
             error_backoff=1,
         )
         yield run_periodically(
-            settings.renew, heartbeat, what=alive, random=random, error_backoff=1
+            settings.renew,
+            heartbeat,
+            what=alive,
+            random=random,
+            wake=self._announce_stop,
+            error_backoff=1,
         )
         yield run_periodically(
             min(CHECK_INTERVAL, settings.max_silence / 4), watchdog.check_once, random=random
@@ -280,6 +305,7 @@ class Supervisor:
     async def _stop(self) -> WorkerExit:
         """Stop in order within the grace, then by force; a second signal skips the grace."""
         self._stop_requested.set()
+        self._announce_stop.set()
         self._pool.stop(self._grace)
         await first(self._pool.wait_gone(self._grace + EXIT_TIMEOUT_S), self._force_requested)
         await self._pool.wait_gone(0.0)
@@ -309,7 +335,10 @@ class Supervisor:
 
     async def _spawn(self) -> ChildProcess:
         return await ChildProcess.spawn(
-            self._program, asdict(self._options), started_at=self._clock.monotonic()
+            self._program,
+            asdict(self._options),
+            mark=self._boot.fileno(),
+            started_at=self._clock.monotonic(),
         )
 
     async def _on_child_exit(self, child: ChildProcess) -> None:
@@ -344,19 +373,18 @@ class Supervisor:
                 return
 
 
-async def retry_transient(
-    step: Callable[[], Awaitable[object]],
-    transient: tuple[type[OperatorError], ...] = TRANSIENT_ERRORS,
-) -> None:
-    """Run a step, and repeat it while it raises one of the transient errors."""
+async def retry_transient(step: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of a step of the start; repeat it while it raises a transient error."""
+    outage = OutageLog(log, "start")
     while True:
         try:
-            await step()
-        except transient as error:
-            log.warning("cannot start yet, will try again: %s", error)
-            await asyncio.sleep(0.5)
+            result = await step()
+        except TRANSIENT_ERRORS as error:
+            outage.failed(error)
+            await asyncio.sleep(RETRY_PAUSE_S)
         else:
-            return
+            outage.recovered()
+            return result
 
 
 async def first(step: Awaitable[T], event: asyncio.Event) -> T | None:
