@@ -183,7 +183,17 @@ async def test_an_unknown_type_is_told_with_the_known_ones(app):
     app.job(name="send")(lambda: None)
     app.job(name="fetch")(lambda: None)
 
-    with pytest.raises(
-        TypeNotFound, match="job type 'fetch_feed' is not registered; known: fetch, s"
-    ):
+    with pytest.raises(TypeNotFound, match=r"type 'fetch_feed' is not registered; .*mean fetch\?"):
         app.registry.get("fetch_feed")
+    with pytest.raises(TypeNotFound, match="type 'zzz' is not registered; known: fetch, send"):
+        app.registry.get("zzz")
+
+
+async def test_a_direct_call_without_its_run_says_how_to_call_it(app):
+    @app.job
+    async def send(run: Run, number: int) -> int:
+        return number
+
+    with pytest.raises(TypeError, match=r"missing .*'number'.*`await outlast\.run\(send, …\)`"):
+        send(3)
+    assert await send(None, 3) == 3

@@ -144,7 +144,7 @@ async def test_mine(outlast, outlast_app):
     ("settings", "words"),
     [
         ("", "*no app to test: set `outlast_app = myapp:app`*"),
-        ("outlast_app = shop:ap", "*'shop:ap' does not exist; apps *: app*"),
+        ("outlast_app = shop:ap", "*'shop:ap' does not exist; did you mean shop:app?*"),
         ("outlast_app = shop:app\noutlast_store = redis", "*outlast_store is 'redis'; use one*"),
     ],
     ids=["no app", "no such app", "no such store"],

@@ -1,5 +1,6 @@
 """Job type: a handler with its policy, and the typed ways to enqueue it."""
 
+import inspect
 from collections.abc import Callable
 from datetime import datetime
 from functools import update_wrapper
@@ -183,7 +184,19 @@ class JobType(Generic[P, R_co]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the decorated function or class directly."""
+        if self.takes_run and not isinstance(self._decorated, type):
+            self._require_run(args, kwargs)
         return self._decorated(*args, **kwargs)
+
+    def _require_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError with a remedy if the params do not fit, as without the run."""
+        try:
+            inspect.signature(self._decorated).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"{self.name}: {error}. Its first parameter is the run: call it in a test with "
+                f"`await outlast.run({self.name}, …)`, or enqueue it"
+            ) from None
 
     def __repr__(self) -> str:
         return f"<job type {self.name!r}, {self.delivery}, queue {self.queue!r}>"
