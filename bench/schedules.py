@@ -10,7 +10,8 @@ from time import perf_counter, process_time
 from bench.progress import tell
 from bench.report import table
 from outlast import Outlast
-from outlast.scheduler.loop import run_trigger_loop
+from outlast.clock import SystemClock
+from outlast.scheduler.loop import TriggerLoop
 
 SOON = timedelta(seconds=20)
 IDLE = 100_000
@@ -77,7 +78,9 @@ async def _idle(path: Path) -> float:
 
 
 def _triggering(app: Outlast) -> "asyncio.Task[None]":
-    return asyncio.create_task(run_trigger_loop(app.store, app._ids.job, POLL))  # noqa: SLF001 - as its worker does
+    new_id = app._ids.job  # noqa: SLF001 - as its worker does
+    loop = TriggerLoop(app.store, new_id, POLL, clock=SystemClock(), random=lambda: 0.0)
+    return asyncio.create_task(loop.run())
 
 
 def _copy(path: Path) -> None:

@@ -51,6 +51,7 @@ def register(app: Outlast, notes: Notes) -> Outlast:
         return n
 
     stubborn(app, notes)
+    deaf(app, notes)
     blocking(app, notes)
     deadly(app, notes)
     return app
@@ -91,6 +92,18 @@ def stubborn(app: Outlast, notes: Notes) -> None:
         notes.add("start", run)
         while True:
             time.sleep(FINE)
+
+
+def deaf(app: Outlast, notes: Notes) -> None:
+    """Hears no request to stop."""
+
+    @app.job(delivery="once")
+    def ticks_once(run: Run, gate: str) -> None:
+        notes.add("start", run)
+        while not notes.gate(gate).exists():
+            notes.add("tick", run)
+            time.sleep(FINE)
+        notes.add("end", run)
 
 
 def blocking(app: Outlast, notes: Notes) -> None:

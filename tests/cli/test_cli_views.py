@@ -61,7 +61,7 @@ def test_doctor_finds_a_queue_without_a_worker_and_code_without_a_type(cli: Cli)
     assert result.exit_code == 1
     assert 'FAIL  queue "default" has 1 due job and no worker' in result.stdout
     assert 'warn  type "add" is not defined in this app; waiting: 1 job' in result.stdout
-    assert "fix: outlast worker -q default" in result.stdout
+    assert "fix: `outlast worker -q default`" in result.stdout
     findings = [json.loads(line) for line in cli("doctor", "--json").stdout.splitlines()]
     assert {finding["check"] for finding in findings} >= {
         "Store",

@@ -1,6 +1,7 @@
-"""A child that cannot do its part does not stay in its place."""
+"""The start of a child: what it tells its supervisor."""
 
 import asyncio
+from contextlib import suppress
 from types import MappingProxyType
 
 from outlast.config import Settings
@@ -48,3 +49,49 @@ async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
         await child.run()
 
     assert line.said == ["stopped"]
+
+
+class Working(Broken):
+    """A store that opens, and an engine that starts."""
+
+    queues = ()
+
+    async def open(self):
+        pass
+
+    async def acquire_lock(self, name, *, shared=False):
+        return self
+
+    def start(self, holder):
+        pass
+
+    def notify(self, notification):
+        pass
+
+    def subscribe(self, wake, *, topics):
+        return lambda: None
+
+
+async def test_child_tells_its_supervisor_when_the_declared_schedules_are_written():
+    line, working, written = Line(), Working(), asyncio.Event()
+
+    async def write_schedules():
+        written.set()
+
+    child = WorkerChild(
+        working,
+        working,
+        Settings(),
+        leases=working,
+        channel=line,
+        write_schedules=write_schedules,
+    )
+    running = asyncio.create_task(child.run())
+    async with asyncio.timeout(120):
+        while "schedules_written" not in line.said:  # noqa: ASYNC110 - no event signals it
+            await asyncio.sleep(0.001)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+    assert written.is_set()

@@ -190,3 +190,25 @@ async def test_a_child_that_does_not_listen_is_told_of_no_event(pool, spawner):
     pool.forward_event(TelemetryEvent("first", {}))
 
     assert child.channel.sent == []
+
+
+async def test_schedules_that_a_child_has_written_are_reported_at_once(spawner):
+    """The trigger does not wait for its next poll, on stores without notifications either."""
+    written = asyncio.Event()
+
+    async def died(child):
+        pass
+
+    pool = ChildPool(
+        spawner, size=1, clock=FakeClock(), on_exit=died, on_schedules_written=written.set
+    )
+    gathering = asyncio.create_task(pool.start())
+    child = await spawner.next()
+    await gathering
+
+    child.channel.messages_in.put_nowait({"is": "schedules_written"})
+
+    async with asyncio.timeout(120):
+        await written.wait()
+    pool.stop(0.0)
+    await pool.wait_gone(0.0)

@@ -102,6 +102,19 @@ def test_slots_are_those_of_the_table(zone, expression, gap, fold, after, expect
     assert found == [utc(at if len(at) > 12 else f"{year}-{at}") for at in expected]
 
 
+@pytest.mark.parametrize("day", ["2026-03-28T20:00", "2026-10-24T20:00"])
+@pytest.mark.parametrize(
+    ("spelled", "plain"),
+    [("0 0-23 * * *", "0 * * * *"), ("30 2/24 * * *", "30 2 * * *"), ("0 0/1 * * *", "@hourly")],
+)
+def test_rules_of_the_same_hours_have_the_same_slots_on_both_clock_changes(spelled, plain, day):
+    rules = [make_rule(expression, timezone=BERLIN) for expression in (spelled, plain)]
+
+    one, other = (list(slots(rule, utc(day), limit=30)) for rule in rules)
+
+    assert one == other
+
+
 @pytest.mark.parametrize(
     ("expression", "gap", "fold"),
     [
@@ -110,9 +123,17 @@ def test_slots_are_those_of_the_table(zone, expression, gap, fold, after, expect
         ("0 * * * *", Gap.SKIP, Fold.BOTH),
         ("0 */3 * * *", Gap.SKIP, Fold.BOTH),
         ("0 1-23/2 * * *", Gap.SKIP, Fold.BOTH),
+        ("0 0-23 * * *", Gap.SKIP, Fold.BOTH),
+        ("0 0-11,12-23 * * *", Gap.SKIP, Fold.BOTH),
+        ("0 0,6,12,18 * * *", Gap.SKIP, Fold.BOTH),
+        ("30 2/24 * * *", Gap.RUN_AFTER, Fold.FIRST),
+        ("0 */24 * * *", Gap.RUN_AFTER, Fold.FIRST),
+        ("0 2,14 * * *", Gap.RUN_AFTER, Fold.FIRST),
+        ("0 0-6 * * *", Gap.RUN_AFTER, Fold.FIRST),
+        ("0 8-18/2 * * *", Gap.RUN_AFTER, Fold.FIRST),
     ],
 )
-def test_policies_follow_from_the_expression_unless_given(expression, gap, fold):
+def test_policies_follow_from_the_hours_unless_given(expression, gap, fold):
     rule = make_rule(expression, timezone=BERLIN)
 
     assert (rule.gap, rule.fold) == (gap, fold)

@@ -13,7 +13,7 @@ from outlast.core.ids import Ids
 from outlast.core.schedule import SlotOutcome
 from outlast.core.state import State
 from outlast.errors import InvalidArgument, InvalidParams, StoreBusy, TypeNotFound
-from outlast.scheduler.loop import run_trigger_loop, sync_declared
+from outlast.scheduler.loop import TriggerLoop, sync_declared
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
@@ -250,14 +250,12 @@ async def test_a_worker_triggers_what_its_app_declares(
 
 
 async def test_one_of_several_loops_triggers_and_another_takes_over(
-    app: Outlast, store: Store, clock: FakeClock, ids: Ids, monkeypatch: pytest.MonkeyPatch
+    app: Outlast, store: Store, clock: FakeClock, ids: Ids
 ) -> None:
-    monkeypatch.setattr("outlast.scheduler.loop.STANDBY_POLL_S", 0.001)
     await app.schedules.save("s", "0 * * * *", "report", **SET)
-    loops = [
-        asyncio.create_task(run_trigger_loop(store, ids.job, timedelta(milliseconds=1)))
-        for _ in range(2)
-    ]
+    poll = timedelta(milliseconds=1)
+    made = [TriggerLoop(store, ids.job, poll, clock=clock, random=lambda: 0.0) for _ in range(2)]
+    loops = [asyncio.create_task(loop.run()) for loop in made]
     for number in range(1, 3):
         async with work(store) as brought:
             clock.advance(HOUR)

@@ -20,7 +20,7 @@ from trigger_world import (
 
 from outlast import Outlast
 from outlast.core.ids import Ids
-from outlast.core.schedule import SlotOutcome
+from outlast.core.schedule import SlotOutcome, planned_at
 from outlast.core.state import State
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract import Store
@@ -238,6 +238,28 @@ async def test_jitter_puts_triggers_off_by_the_same_for_everybody(
     assert (row.slot.at, row.planned) == (START + HOUR, START + HOUR + put_off)
     [job] = await store.find(Filter(), limit=1)
     assert job.start_deadline == row.planned + 5 * MINUTE
+
+
+async def test_of_several_due_slots_one_whose_jitter_is_not_over_waits(
+    app: Outlast, clock: FakeClock, trigger: Trigger
+) -> None:
+    """A trigger that catches up leaves the latest slot until its planned time."""
+    jitter = timedelta(minutes=50)
+    saved = await app.schedules.save(
+        "s", "0 * * * *", "report", coalesce=False, misfire_grace="1d", jitter="50m"
+    )
+    planned = [planned_at(saved.id, jitter, START + hour * HOUR) for hour in range(1, 40)]
+    last = next(n for n in range(2, 39) if planned[n] - (START + (n + 1) * HOUR) > MINUTE)
+    clock.set_wall(planned[last] - timedelta(microseconds=1))
+
+    caught_up = (await trigger.run_once()).outcomes
+    clock.set_wall(planned[last])
+    on_time = (await trigger.run_once()).outcomes
+
+    assert sum(caught_up.values()) == last
+    assert on_time == {RAN: 1}
+    rows = await app.schedules.history("s", limit=100)
+    assert [row.planned for row in rows[::-1]] == planned[: last + 1]
 
 
 async def test_a_schedule_ends_with_its_last_slot(

@@ -286,8 +286,7 @@ async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
 
     assert (done, done.actions) == (RecoveryResult(), 0)
     assert dump(store.path) == before
-    [line] = [record.getMessage() for record in caplog.records]
-    assert line.startswith("recovery finished instance=worker-1 boot=boot-2 actions=0")
+    assert not caplog.records, "a recovery that repaired nothing is no news"
 
 
 async def test_what_fell_due_meanwhile_is_promoted_and_is_no_repair(store, clock):
@@ -363,10 +362,7 @@ async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker
     await recover(store)
 
     lines = [record.getMessage() for record in caplog.records]
-    counts = (
-        "lost=1 unknown=0 finished=0 without_run=1 continued=0 given_up=0 orphans=0 "
-        "inspected=0 freed=0 expired=0 promoted=0"
-    )
+    counts = "lost=1 without_run=1"
     why = "now=queued reason=startup_recovery"
     assert lines == [
         f"recovered job={lost.id} token=1 holder=worker-1 boot=boot-1 {why}",

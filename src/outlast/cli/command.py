@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
@@ -80,6 +81,19 @@ class CommandContext:
         self.app: Outlast = _app(where)
 
     @property
+    def target_option(self) -> str:
+        """The option that names the same target, to be pasted; empty if it is found without."""
+        for name, found in (("-a", self.where.app), ("--url", self.where.url)):
+            if found is not None and found.source in ("--app", "--url"):
+                return f" {name} {without_password(found.value)}"
+        return ""
+
+    def with_target(self, text: str) -> str:
+        """Return the text with the target in each `outlast …` command, so that it can be pasted."""
+        option = self.target_option
+        return re.sub(r"`(outlast [^`]*)`", lambda found: f"`{found[1]}{option}`", text)
+
+    @property
     def knows_types(self) -> bool:
         """Whether an app was given, not only the URL of a store."""
         return self.where.app is not None
@@ -110,7 +124,9 @@ def command(name: str, *, creates: bool = False) -> Callable[[Step], click.Comma
             app: str | None, url: str | None, as_json: bool, plain: bool, **options: Any
         ) -> None:
             with exit_on_error():
-                ctx = CommandContext(find(app, url), CommandOutput(as_json=as_json, plain=plain))
+                ctx = CommandContext(
+                    find(app, url).enter(), CommandOutput(as_json=as_json, plain=plain)
+                )
                 sys.exit(asyncio.run(_at(ctx, step, options, creates=creates)) or Exit.OK)
 
         made: click.Command = click.command(name)(_common(run))
@@ -169,7 +185,7 @@ async def _at(
     if not creates and not ctx.app.store.exists():
         raise StoreMissing(
             f"there is no store at {without_password(ctx.app.url)}; create it with `outlast db "
-            "migrate`, or name another one with --url"
+            f"migrate{ctx.target_option}`, or name another one with --url"
         )
     async with ctx.app:
         return await step(ctx, **options)
@@ -186,14 +202,36 @@ def _app(where: Target) -> Outlast:
     )
 
 
+def output_command(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a click command out of `def step(out, **options)`, which needs no app and no store."""
+
+    def decorate(step: Callable[..., None]) -> click.Command:
+        @wraps(step)
+        def run(as_json: bool, plain: bool, **options: Any) -> None:
+            with exit_on_error():
+                step(CommandOutput(as_json=as_json, plain=plain), **options)
+
+        made: click.Command = click.command(name)(_output_options(run))
+        return made
+
+    return decorate
+
+
 def _common(function: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--url", help="URL of a store, without an app: sqlite:///jobs.db."),
+        click.option("-a", "--app", help="The app, as module:attribute."),
+    ):
+        function = option(function)
+    return _output_options(function)
+
+
+def _output_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--plain", is_flag=True, help="No colours and no progress bar."),
         click.option(
             "--json", "as_json", is_flag=True, help="JSON on stdout, one object per line."
         ),
-        click.option("--url", help="URL of a store, without an app: sqlite:///jobs.db."),
-        click.option("-a", "--app", help="The app, as module:attribute."),
     ):
         function = option(function)
     return function

@@ -57,7 +57,7 @@ async def doctor_command(ctx: CommandContext, /) -> int:
             continue
         ctx.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
         if finding.fix:
-            ctx.out.line(f"{'':<16}  fix: {finding.fix}")
+            ctx.out.line(f"{'':<16}  fix: {ctx.with_target(finding.fix)}")
     warned = sum(finding.verdict == "warn" for finding in findings)
     failed = sum(finding.verdict == "FAIL" for finding in findings)
     ctx.out.message(
@@ -117,7 +117,7 @@ async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
         if due and queue not in served:
             all_served = False
             text = f'queue "{queue}" has {count(due, "due job")} and no worker'
-            yield Finding("Workers", "FAIL", text, f"outlast worker -q {quote(queue)}")
+            yield Finding("Workers", "FAIL", text, f"`outlast worker -q {quote(queue)}`")
     if all_served:
         text = f"{len(context.workers)} alive; every queue with due jobs has a worker"
         yield Finding("Workers", "ok", text)
@@ -137,7 +137,7 @@ async def _pauses(context: CheckContext) -> AsyncIterator[Finding]:
     for queue in await context.ctx.app.queues.list():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
-            fix = f"outlast queue resume {quote(queue.name)}"
+            fix = f"`outlast queue resume {quote(queue.name)}`"
             yield Finding("Pauses", "warn", f'queue "{queue.name}" is paused: {why}', fix)
 
 
@@ -163,7 +163,7 @@ async def _failures(context: CheckContext) -> AsyncIterator[Finding]:
     )
     if failed:
         text = f"{count(failed, 'job')} failed permanently in the last day"
-        yield Finding("Failures", "warn", text, "outlast jobs state:dead_letter,failed since:1d")
+        yield Finding("Failures", "warn", text, "`outlast jobs state:dead_letter,failed since:1d`")
     else:
         yield Finding("Failures", "ok", "none in the last day")
 

@@ -100,6 +100,13 @@ class Explanation:
         """Whether every gate is open."""
         return self.stop is None
 
+    @property
+    def verdict(self) -> str:
+        """What the job waits for and what clears it, in one line."""
+        if (stop := self.stop) is None:
+            return "it is runnable: the next claim takes it"
+        return stop.text if stop.clears is None else f"{stop.text} (clears when: {stop.clears})"
+
     def __str__(self) -> str:
         """Return the text that `outlast explain` prints."""
         return "\n".join(self.lines())

@@ -24,6 +24,10 @@ from outlast.scheduler.timezones import (
 
 MAX_EXPRESSION_LENGTH: Final = 256
 FIELD_COUNT: Final = 5
+HOURS_PER_DAY: Final = 24
+FEWEST_EVEN_HOURS: Final = 3
+"""Hours of a rule that runs every few hours; a rule with fewer has fixed times."""
+
 LAST_OCCURRENCE: Final = datetime(9000, 1, 1, tzinfo=UTC)
 FIELD_VALUES: Final = {
     "minute": "0-59",
@@ -212,8 +216,15 @@ def _steps(rule: TimeRule, after: datetime) -> Iterator[datetime]:
 
 
 def _is_sub_daily(expression: str) -> bool:
-    hour = expression.split()[1]
-    return hour.startswith("*") or "/" in hour
+    """Whether the hours are spread evenly over the day: every hour, or every few hours.
+
+    The hours decide, not their spelling: `0-23` is `*`, and `2/24` is one hour.
+    """
+    hours = sorted(CronSim(expression, datetime(2000, 1, 1)).hours)  # noqa: DTZ001 - a local time without a zone
+    if len(hours) < FEWEST_EVEN_HOURS:
+        return False
+    step = hours[1] - hours[0]
+    return hours == list(range(hours[0] % step, HOURS_PER_DAY, step))
 
 
 def _interval(every: Duration) -> timedelta:

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import compress, pairwise, takewhile
 from typing import Any, Final
 
+from outlast.clock import Clock, SystemClock
 from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import Lost
@@ -33,7 +34,7 @@ from outlast.errors import InvalidSchedule
 from outlast.scheduler.cron import due_slots, next_slot
 from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
 from outlast.store.contract import Store
-from outlast.store.contract.schedules import FireResult
+from outlast.store.contract.schedules import Due, FireResult
 from outlast.telemetry.events import emit, has_audience
 
 log = logging.getLogger("outlast.scheduler")
@@ -47,34 +48,49 @@ SLOTS_PER_WRITE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerResult:
-    """The slot outcomes of one step, and the time of the next trigger."""
+    """The slot outcomes of one step, and the time of the next trigger after it.
+
+    `now` is the store's time when that was read; `read_at` is the monotonic time before the read.
+    """
 
     outcomes: Mapping[SlotOutcome, int]
     now: datetime
+    read_at: int
     next_trigger_at: datetime | None
 
 
 class Trigger:
     """Fires due slots. Each step may be killed at any point and run by several processes."""
 
-    def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
+    def __init__(
+        self, store: Store, new_id: Callable[[], JobId], clock: Clock | None = None
+    ) -> None:
+        """Prepare the trigger; `clock` measures how long ago the store was read."""
         self._store = store
         self._new_id = new_id
-        self._following: dict[tuple[str, int, datetime], datetime | None] = {}
+        self._monotonic = (clock or SystemClock()).monotonic
         self._ready: dict[str, tuple[Schedule, Firing]] = {}
         self._prepared_for: datetime | None = None
 
     async def run_once(self) -> TriggerResult:
-        """Fire every due slot, those of one schedule in order."""
+        """Fire every due slot, those of one schedule in order.
+
+        The schedules are read again after a round, so that the next trigger includes those fired.
+        """
         outcomes = await self._fire_ready()
-        due = await self._store.due_schedules(limit=SCHEDULES_PER_ROUND)
+        read_at, due = await self._read_due()
         if due.schedules:
-            round_ = TriggerRound(self._store, self._new_id, due.now, self._next_slot)
+            round_ = TriggerRound(self._store, self._new_id, due.now)
             outcomes += await round_.fire(due.schedules)
-            self._following.clear()
-        is_more = len(due.schedules) == SCHEDULES_PER_ROUND
-        soonest = due.now if is_more else due.next_trigger_at
-        return TriggerResult(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
+            read_at, due = await self._read_due()
+        soonest = due.schedules[0].next_trigger_at if due.schedules else due.next_trigger_at
+        return TriggerResult(
+            outcomes=outcomes, now=due.now, read_at=read_at, next_trigger_at=soonest
+        )
+
+    async def _read_due(self) -> tuple[int, Due]:
+        read_at = self._monotonic()
+        return read_at, await self._store.due_schedules(limit=SCHEDULES_PER_ROUND)
 
     async def prepare(self, moment: datetime, ahead: timedelta) -> None:
         """Prepare the firings due within `ahead`, so that many at one moment are on time.
@@ -86,12 +102,15 @@ class Trigger:
             return
         self._prepared_for = moment
         soon = await self._store.due_schedules(ahead=ahead, limit=SCHEDULES_PER_ROUND)
-        known = {name: ready for name, ready in self._ready.items() if ready[0] in soon.schedules}
+        present = {schedule.id: schedule for schedule in soon.schedules}
+        known = {
+            name: ready for name, ready in self._ready.items() if ready[0] == present.get(name)
+        }
         for schedule in soon.schedules:
             planned = schedule.next_trigger_at
             if schedule.id in known or schedule.plan.template is not None or planned is None:
                 continue
-            round_ = TriggerRound(self._store, self._new_id, planned, self._next_slot)
+            round_ = TriggerRound(self._store, self._new_id, planned)
             [firing, *others] = await round_.firings(schedule, frozenset())
             if not others:
                 known[schedule.id] = schedule, firing
@@ -105,7 +124,10 @@ class Trigger:
             return outcomes
         now = await self._store.now()
         due = [each for each in self._ready.values() if now - LATE <= each[1].planned <= now]
-        running = await self._store.running_names({_name(schedule) for schedule, _ in due})
+        self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
+        if not due:
+            return outcomes
+        running = await _running_once(self._store, [schedule for schedule, _ in due])
         firable = [each for each in due if _name(each[0]) not in running]
         firable.sort(key=lambda each: each[1].planned)
         for start in range(0, len(firable), SLOTS_PER_WRITE):
@@ -115,33 +137,28 @@ class Trigger:
                 if answer is FireResult.WRITTEN:
                     outcomes[firing.outcome] += 1
                 log_slot(schedule, firing, answer, now)
-        self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
         return outcomes
-
-    def _next_slot(self, schedule: Schedule, at: datetime) -> datetime | None:
-        key = schedule.id, schedule.version, at
-        if key not in self._following:
-            self._following[key] = next_slot(schedule.plan.rule, at)
-        return self._following[key]
 
 
 def _name(schedule: Schedule) -> str:
     return schedule.plan.making.name
 
 
-NextSlot = Callable[[Schedule, datetime], datetime | None]
+async def _running_once(store: Store, schedules: Sequence[Schedule]) -> frozenset[str]:
+    """Return the names of the schedules' `once` jobs that are running."""
+    blueprints = [schedule.plan.making for schedule in schedules]
+    names = {each.name for each in blueprints if each.delivery is Delivery.ONCE}
+    return await store.running_names(names) if names else frozenset()
 
 
 class TriggerRound:
     """The due schedules of one moment, fired together."""
 
-    def __init__(
-        self, store: Store, new_id: Callable[[], JobId], now: datetime, following: NextSlot
-    ) -> None:
+    def __init__(self, store: Store, new_id: Callable[[], JobId], now: datetime) -> None:
         self._store = store
         self._new_id = new_id
         self._now = now
-        self._following = following
+        self._following: dict[tuple[str, datetime], datetime | None] = {}
         self._factories = SlotJobFactories(store)
         self._schedules: dict[str, Schedule] = {}
         self._waiting: dict[str, deque[Firing]] = {}
@@ -159,9 +176,7 @@ class TriggerRound:
 
     async def _running(self, schedules: Sequence[Schedule]) -> frozenset[str]:
         """Return the names of running `once` jobs, after closing those with an expired lease."""
-        blueprints = [schedule.plan.making for schedule in schedules]
-        names = {each.name for each in blueprints if each.delivery is Delivery.ONCE}
-        running = await self._store.running_names(names) if names else frozenset()
+        running = await _running_once(self._store, schedules)
         if not running:
             return running
         expired = [
@@ -184,7 +199,10 @@ class TriggerRound:
     async def firings(self, schedule: Schedule, running: frozenset[str]) -> list[Firing]:
         """Return the firings of the due slots of one schedule."""
         decisions = self._decisions(schedule)
-        ends = [*(decision.at for decision in decisions[1:]), self._after(schedule, decisions[-1])]
+        ends = [
+            *(decision.at for decision in decisions[1:]),
+            self._next_slot(schedule, decisions[-1].at),
+        ]
         pairs = zip(decisions, ends, strict=True)
         firings = [_firing(schedule, decision, following) for decision, following in pairs]
         if len(firings) >= MOST_DUE:
@@ -205,7 +223,7 @@ class TriggerRound:
 
     def _decisions(self, schedule: Schedule) -> list[SlotDecision]:
         assert schedule.next_slot is not None
-        following = self._following(schedule, schedule.next_slot)
+        following = self._next_slot(schedule, schedule.next_slot)
         if following is None or following > self._now:  # the usual case
             return decide_slots(schedule, [schedule.next_slot], self._now)
         due = due_slots(schedule.plan.rule, schedule.next_slot, self._now)
@@ -215,8 +233,11 @@ class TriggerRound:
     def _is_ready(self, schedule: Schedule, at: datetime) -> bool:
         return planned_at(schedule.id, schedule.plan.jitter, at) <= self._now
 
-    def _after(self, schedule: Schedule, last: SlotDecision) -> datetime | None:
-        return self._following(schedule, last.at)
+    def _next_slot(self, schedule: Schedule, at: datetime) -> datetime | None:
+        key = schedule.id, at
+        if key not in self._following:
+            self._following[key] = next_slot(schedule.plan.rule, at)
+        return self._following[key]
 
     def _with_job(self, firing: Firing, schedule: Schedule, factory: SlotJobFactory) -> Firing:
         if firing.outcome not in CLAIMED:

@@ -155,7 +155,7 @@ class ExecutionPool:
         for executor in self._executors.values():
             await executor.close()
         await self.wait_idle(CANCEL_TIMEOUT_S if killed else 0.0)
-        for active in self.active.values():
+        for active in [each for each in self.active.values() if not each.abandoned]:
             log.warning("handler did not stop job=%s type=%s", active.claim.id, active.kind.name)
             active.abandoned = True
             self._finish(self._judge.abandon(active.claim))

@@ -36,6 +36,7 @@ class LeaseRenewer:
     ) -> None:
         self._store = store
         self._info = info
+        self._registered: WorkerInfo | None = None
         self._leases = leases
         self._lease = lease
         self._interval = interval
@@ -49,6 +50,10 @@ class LeaseRenewer:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def register(self, info: WorkerInfo) -> None:
+        """Register the worker anew at its next heartbeat, with other queues or types."""
+        self._info = info
 
     def wake(self) -> None:
         """Renew now, to see a cancel request early. Thread-safe."""
@@ -73,9 +78,12 @@ class LeaseRenewer:
 
     async def heartbeat_once(self) -> None:
         """Send the heartbeat; register the worker if the store does not know it."""
-        if not await self._store.heartbeat(self._info.holder, span=self._lease):
-            await self._store.register_worker(self._info)
-            await self._store.heartbeat(self._info.holder, span=self._lease)
+        info = self._info
+        if info is self._registered and await self._store.heartbeat(info.holder, span=self._lease):
+            return
+        await self._store.register_worker(info)
+        await self._store.heartbeat(info.holder, span=self._lease)
+        self._registered = info
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

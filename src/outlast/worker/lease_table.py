@@ -46,6 +46,10 @@ class LeaseTable(Protocol):
         """Record that the run exceeded `max_runtime` and was asked to stop."""
         ...
 
+    def lose(self, lease: Lease) -> None:
+        """Record that the lease was lost and its run was asked to stop."""
+        ...
+
     def remove(self, lease: Lease) -> bool:
         """Stop renewing a lease. Returns False if it is not held under that token."""
         ...
@@ -93,6 +97,10 @@ class InMemoryLeaseTable:
 
     def expire(self, lease: Lease) -> None:
         """Stop renewing: a thread cannot be killed, but the store refuses its late write."""
+        self.remove(lease)
+
+    def lose(self, lease: Lease) -> None:
+        """Stop renewing it."""
         self.remove(lease)
 
     def remove(self, lease: Lease) -> bool:

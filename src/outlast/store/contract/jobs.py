@@ -15,6 +15,10 @@ MAX_PROMOTED_PER_CLAIM: Final = 10_000
 """Most due jobs that one claim promotes; more of them take several claims."""
 
 
+MAX_CLAIM_BYTES: Final = 16 * 1024 * 1024
+"""Params of one claim at which the SQL stores stop, so that its reply stays small."""
+
+
 class Added(NamedTuple):
     """Result of `add` for one job.
 
@@ -101,6 +105,9 @@ class Jobs(Protocol):
         `once` jobs whose name runs in any queue or was claimed earlier in this call. Beyond
         `limit` only `lease` jobs without a lost run are claimed, because they wait in the worker
         for a free slot; others are passed over.
+
+        A claim may stop early, after at least one job, where the params of the claimed jobs are
+        large; the next claim goes on there.
 
         A paused queue yields nothing. Of a queue with a `concurrency` no claim raises the number
         of open runs above it, and none goes beyond `limit`.

@@ -12,6 +12,7 @@ class Topic(StrEnum):
     WORK = "work"  # a job may be ready to be claimed
     ENDED = "ended"  # a job has ended, or a direct job was claimed
     CANCELLED = "cancelled"  # a running job has a cancel request
+    SCHEDULES = "schedules"  # a schedule was saved
 
 
 class Notifications(Protocol):
@@ -33,7 +34,7 @@ class Notifications(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What a commit may have changed: queues with new work, ended jobs, cancel requests.
+    """What a commit may have changed: queues with work, ended jobs, cancel requests, schedules.
 
     The queue `""` stands for a queue that is not known.
     """
@@ -41,6 +42,7 @@ class Notification:
     queues: frozenset[str] = frozenset()
     ended: bool = False
     cancelled: bool = False
+    schedules: bool = False
 
     @property
     def topics(self) -> frozenset[Topic]:
@@ -49,5 +51,6 @@ class Notification:
             (Topic.WORK, self.queues),
             (Topic.ENDED, self.ended),
             (Topic.CANCELLED, self.cancelled),
+            (Topic.SCHEDULES, self.schedules),
         )
         return frozenset(topic for topic, is_set in flags if is_set)

@@ -80,6 +80,7 @@ class PostgresUnitOfWork:
         self.queues: set[str] = set()
         self.ended = False
         self.cancelled = False
+        self.schedules = False
 
     async def rows(self, name: str, /, **values: Any) -> list[Row]:
         """Run a statement and return its rows."""
@@ -97,7 +98,12 @@ class PostgresUnitOfWork:
     @property
     def notification(self) -> Notification:
         """The notification to publish after the commit."""
-        return Notification(frozenset(self.queues), ended=self.ended, cancelled=self.cancelled)
+        return Notification(
+            frozenset(self.queues),
+            ended=self.ended,
+            cancelled=self.cancelled,
+            schedules=self.schedules,
+        )
 
 
 async def begin_unit(

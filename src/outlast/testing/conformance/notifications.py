@@ -1,15 +1,19 @@
 """Notifications only save time; everything works if none arrives."""
 
+import asyncio
+
 from outlast.core.event import CancelRequested
 from outlast.core.state import State
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
+from outlast.testing.clock import START
 from outlast.testing.conformance.factories import (
     SUCCEEDED,
     claim_order,
     ended,
     job_of,
     put,
+    put_schedule,
     settle,
     started,
 )
@@ -67,6 +71,21 @@ async def test_hint_is_about_what_was_asked_for_if_it_comes(store: Store) -> Non
     await settle(store, claim, SUCCEEDED)
 
     assert all(topic in hint.topics for topic, hints in heard.items() for hint in hints)
+
+
+async def test_saved_schedule_notifies(store: Store) -> None:
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(hint: Notification) -> None:
+        if hint.schedules:
+            loop.call_soon_threadsafe(heard.set)
+
+    leave = store.subscribe(wake, topics=[Topic.SCHEDULES])
+    await put_schedule(store, START)
+
+    async with asyncio.timeout(120):
+        await heard.wait()
+    leave()
 
 
 async def test_leaving_twice_silences_nobody_else(store: Store) -> None:

@@ -117,6 +117,23 @@ async def test_chain_whose_last_job_did_not_end_well_stays_whole(
     assert [job.state for job in await store.chain(root)] == [State.FAILED, last]
 
 
+@pytest.mark.parametrize("retry", [State.QUEUED, State.DEAD_LETTER])
+@pytest.mark.parametrize("event", [SUCCEEDED, Skipped(), Stopped()], ids=lambda e: type(e).__name__)
+async def test_job_that_was_retried_stays_with_its_retry(
+    store: Store, clock: FakeClock, event: Skipped, retry: State
+) -> None:
+    first = await ended(store, event)
+    second = await put(store, retry_of=first)
+    if retry is State.DEAD_LETTER:
+        await settle(store, await take(store), Failed("no", permanent=True))
+    clock.advance(10 * HOUR)
+
+    gone = await store.prune(older_than=HOUR, limit=MANY)
+
+    assert gone == 0
+    assert [job.id for job in await store.chain(first)] == [first, second]
+
+
 async def test_oldest_chains_go_first(store: Store, clock: FakeClock) -> None:
     claims = [await started(store) for _ in range(3)]
     for claim in reversed(claims):

@@ -5,7 +5,15 @@ from datetime import timezone
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, Failed, GivenUp, Released, Skipped
+from outlast.core.event import (
+    CancelRequested,
+    Event,
+    Failed,
+    GivenUp,
+    Released,
+    Skipped,
+    Stopped,
+)
 from outlast.core.job import DedupeKey, Slot
 from outlast.core.state import State
 from outlast.store.contract import Store
@@ -179,6 +187,26 @@ async def test_successor_inherits_the_active_key(store: Store) -> None:
     await settle(store, await take(store), SUCCEEDED)
 
     assert while_chained == Added(claim.id, created=False), "the root of the chain is named"
+    assert await put(store, active_key="sync")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Failed("it broke", permanent=True), Skipped(), Stopped(), None],
+    ids=["dead_letter", "skipped", "cancelled", "cancelled unrun"],
+)
+async def test_active_key_is_free_however_a_later_link_ends(
+    store: Store, event: Event | None
+) -> None:
+    claim = await started(store, delivery=Delivery.LINKED, active_key="sync")
+    await settle(store, claim, FAILED)
+
+    if event is None:
+        _, waiting = await store.chain(claim.id)
+        await settle(store, waiting, CancelRequested())
+    else:
+        await settle(store, await take(store), event)
+
     assert await put(store, active_key="sync")
 
 

@@ -31,7 +31,9 @@ class ModelScheduleOperations(ModelOperations):
     ) -> Schedule | None:
         """Write, create or delete a schedule if its version is `expected`."""
         now = self._clock.now()
-        return set_schedule(self._working, schedule_id, expected, value, now)
+        written = set_schedule(self._working, schedule_id, expected, value, now)
+        self._notify(Notification(schedules=True))
+        return written
 
     async def schedule(self, name: str) -> Schedule | None:
         """Return a schedule by its name or id, or None."""

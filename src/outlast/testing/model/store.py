@@ -74,7 +74,7 @@ class ModelStore(
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Capabilities of the model."""
-        return frozenset({Capability.SEALS})
+        return frozenset({Capability.SEALS, Capability.KERNEL_LOCKS})
 
     def exists(self) -> bool:
         """Return True: memory needs no creation."""

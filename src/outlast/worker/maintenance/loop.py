@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from outlast.clock import Clock, SystemClock
 from outlast.config import Settings
 from outlast.core.decide import decide
 from outlast.core.event import Event, Lost, Misfired
@@ -16,6 +17,7 @@ from outlast.core.state import Loss
 from outlast.store.contract import Store, check_maintenance
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.worker import log_events
+from outlast.worker.maintenance.clock_watch import ClockWatch
 from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
 from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
 from outlast.worker.maintenance.reservation_monitor import InspectionResult, ReservationMonitor
@@ -40,8 +42,12 @@ class MaintenanceResult:
 class Maintenance:
     """Runs maintenance steps. Each write is atomic per job, so a killed step is continued later."""
 
-    def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
+    def __init__(
+        self, store: Store, new_id: Callable[[], JobId], *, clock: Clock | None = None
+    ) -> None:
+        """Maintain that store; `clock` is the machine's, by which history may look old."""
         self._store = store
+        self._clock = ClockWatch(clock or SystemClock())
         self._reservations = ReservationMonitor(store, new_id)
         self._new_id = new_id
         self._groups = GroupCloser(store, new_id)
@@ -49,15 +55,19 @@ class Maintenance:
 
     async def run_once(self) -> MaintenanceResult:
         """Reclaim expired leases, skip missed starts, end reservations and close groups."""
+        is_trusted = self._clock.is_trusted()
         due = await check_maintenance(self._store, abandoned=INCOMPLETE_GROUP_TIMEOUT)
-        return await self._maintain(due) if due else MaintenanceResult()
+        return await self._maintain(due, is_trusted=is_trusted) if due else MaintenanceResult()
 
-    async def _maintain(self, due: MaintenanceDue) -> MaintenanceResult:
+    async def _maintain(self, due: MaintenanceDue, *, is_trusted: bool) -> MaintenanceResult:
+        """Do what is due; without trust in the wall clock, nothing that depends on it alone."""
         expired = await self._store.expired_leases(limit=MAX_BATCH) if due.expired_leases else []
         for job in expired:
             log_events.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
         missed = (
-            await self._store.missed_start_deadline(limit=MAX_BATCH) if due.missed_deadlines else []
+            await self._store.missed_start_deadline(limit=MAX_BATCH)
+            if due.missed_deadlines and is_trusted
+            else []
         )
         reservations = (
             await self._reservations.run_once() if due.reservations else InspectionResult()
@@ -67,11 +77,18 @@ class Maintenance:
             + (await self._dead_workers.run_once() if due.dead_workers else 0),
             misfired=await self._settle(missed, Misfired()),
             reservations=reservations.freed + reservations.expired,
-            members_ended=(await self._groups.run_once()).ended if due.groups else 0,
+            members_ended=(await self._groups.run_once(expire=is_trusted)).ended
+            if due.groups
+            else 0,
         )
 
     async def prune_once(self, older_than: timedelta, limit: int) -> int:
-        """Delete one batch of old history; return the number of jobs."""
+        """Delete one batch of old history; return the number of jobs.
+
+        Deletes nothing for a while after the wall clock was set ahead.
+        """
+        if not self._clock.is_trusted():
+            return 0
         return await self._store.prune(older_than=older_than, limit=limit)
 
     async def _settle(self, jobs: list[Job], event: Event) -> int:

@@ -11,12 +11,14 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss, State
+from outlast.store.contract import HasCapabilities
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Jobs
 from outlast.store.contract.locks import Locks
 from outlast.store.contract.maintenance import RecoveryReads
 from outlast.store.contract.reservations import Reservations
 from outlast.store.contract.runs import Runs
 from outlast.telemetry.events import emit
+from outlast.worker.maintenance.death_proof import decisive_locks
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
@@ -28,7 +30,7 @@ RecoveryScope = Literal["instance", "all"]
 UnknownOwnerPolicy = Literal["fail", "threshold", "leave"]
 
 
-class RecoveryStore(Jobs, Runs, RecoveryReads, Reservations, Locks, Protocol):
+class RecoveryStore(Jobs, Runs, RecoveryReads, Reservations, Locks, HasCapabilities, Protocol):
     """The pages of the store contract that recovery needs."""
 
 
@@ -58,11 +60,12 @@ class RecoveryResult:
 class Recovery:
     """Repairs, in a fixed order, what a crash or a damaged file has left.
 
-    The caller holds the identity lock of `holder`, which proves that its earlier boots are dead.
-    Scope `instance` closes their runs. Scope `all` closes the runs of every worker in `queues`; the
-    caller has proved that it is the only worker of these queues. In scope `instance`, runs without
-    an owner or whose owner is not `known` follow `unknown`: `fail` closes them at once,
-    `threshold` only if their lease has expired, `leave` not at all.
+    The caller holds the identity lock of `holder`. Scope `instance` closes the runs of its earlier
+    boots. Scope `all` closes the runs of every worker in `queues`; the caller holds the lock of the
+    only worker of these queues. If neither the lock nor the operating system proves a boot dead,
+    its runs are closed only if their lease has expired. In scope `instance`, runs without an owner
+    or whose owner is not `known` follow `unknown`: `fail` closes them at once, `threshold` only if
+    their lease has expired, `leave` not at all.
 
     Each repair is one fenced write: repeated, raced or killed midway, it has one outcome.
     """
@@ -87,7 +90,7 @@ class Recovery:
         self._queues = queues
 
     async def run_once(self) -> RecoveryResult:
-        """Repair everything, log the counts and promote jobs that became due."""
+        """Repair everything, log the repairs and promote jobs that became due."""
         done = RecoveryResult(
             lost=await self._own_lost_runs(), unknown=await self._unknown_owners()
         )
@@ -110,18 +113,21 @@ class Recovery:
             expired=reservations.expired,
         )
         done = replace(done, promoted=await self._promote())
-        log.info(
+        log.log(
+            logging.INFO if done.actions else logging.DEBUG,
             "recovery finished instance=%s boot=%s actions=%d %s",
             self._holder.instance_id,
             self._holder.boot_id,
             done.actions,
-            " ".join(f"{name}={count}" for name, count in asdict(done).items()),
+            " ".join(f"{name}={count}" for name, count in asdict(done).items() if count),
         )
         return done
 
     async def _own_lost_runs(self) -> int:
         instance = self._holder.instance_id if self._scope == "instance" else None
-        lost = [(job, _lost(job)) async for job in self._running(instance) if self._in_scope(job)]
+        jobs = [job async for job in self._running(instance) if self._in_scope(job)]
+        dead = decisive_locks(self._store, {str(job.boot_id) for job in jobs})
+        lost = [(job, _lost(job, _reason(is_dead=str(job.boot_id) in dead))) for job in jobs]
         return len(await self._settle(lost))
 
     async def _unknown_owners(self) -> int:
@@ -197,6 +203,11 @@ class Recovery:
 
 def _lost(job: Job, reason: Loss = Loss.STARTUP_RECOVERY) -> Event:
     return Lost(reason, _holder_text(job))
+
+
+def _reason(*, is_dead: bool) -> Loss:
+    """Return why a run of an earlier boot is closed; the store refuses LEASE_EXPIRED before."""
+    return Loss.STARTUP_RECOVERY if is_dead else Loss.LEASE_EXPIRED
 
 
 def _log_recovered(job: Job, change: Change) -> None:

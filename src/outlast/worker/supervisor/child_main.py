@@ -51,10 +51,10 @@ class WorkerChild:
         *,
         leases: SharedLeaseWriter,
         channel: ControlChannel,
-        on_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        write_schedules: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """Create a child; `on_ready` is started as a task when the store is open."""
-        self._on_ready = on_ready
+        """Create a child; `write_schedules` is started as a task when the store is open."""
+        self._write_schedules = write_schedules
         self._store = store
         self._engine = engine
         self._settings = settings
@@ -107,12 +107,17 @@ class WorkerChild:
 
     async def _start(self, holder: LeaseHolder) -> None:
         await self._open(holder)
-        if self._on_ready is not None:
-            self._create_task(self._on_ready())
+        self._create_task(self._declare_schedules())
         self._engine.start(holder)
         self._unsubscribe = self._store.subscribe(self._engine.notify, topics=[Topic.WORK])
         self._has_started.set()
         self._channel.send("started")
+
+    async def _declare_schedules(self) -> None:
+        """Write the declared schedules and tell the supervisor, which triggers them."""
+        if self._write_schedules is not None:
+            await self._write_schedules()
+            self._channel.send("schedules_written")
 
     async def _open(self, holder: LeaseHolder) -> None:
         while True:

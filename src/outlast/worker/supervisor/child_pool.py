@@ -47,7 +47,9 @@ class ChildPool:
         size: int,
         clock: Clock,
         on_exit: Callable[[ChildProcess], Awaitable[None]],
+        on_schedules_written: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_schedules_written = on_schedules_written
         self._spawn = spawn
         self._size = size
         self._clock = clock
@@ -179,6 +181,8 @@ class ChildPool:
                 child.startup_error = why
             case {"is": "started"}:
                 log.info("child started pid=%d", child.pid)
+            case {"is": "schedules_written"}:
+                self._on_schedules_written()
             case {"is": "settled", "settled": settled}:
                 child.settled = settled
             case {"is": "drained", "settled": settled}:

@@ -15,6 +15,7 @@ from outlast.core.state import Loss, State
 from outlast.store.contract.jobs import Jobs
 from outlast.worker import log_events
 from outlast.worker.supervisor.child_process import ChildProcess
+from outlast.worker.supervisor.lease_guard import UNCOVERED_STATUS
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry
 from outlast.worker.supervisor.watchdog import is_overdue
 
@@ -75,6 +76,10 @@ def attribute_crash(child: ChildProcess, entries: Sequence[LeaseEntry], *, now: 
             charged = charged_runs(entries, from_outside=False)
             error = child.stacks or "its process sent no heartbeat; its stacks could not be dumped"
             return CrashReport(reason=Loss.SILENT, charged=charged, error=error)
+        case Loss.LEASE_EXPIRED:
+            return _lease_expired(entries)
+        case _ if child.process.returncode == UNCOVERED_STATUS:
+            return _lease_expired(entries)
         case _:
             outside = child.was_killed
             return CrashReport(
@@ -83,6 +88,13 @@ def attribute_crash(child: ChildProcess, entries: Sequence[LeaseEntry], *, now: 
                 error=f"its process {child.pid} ended: {child.exit_description()}",
                 is_proved=not outside,
             )
+
+
+def _lease_expired(entries: Sequence[LeaseEntry]) -> CrashReport:
+    """Charge the `once` runs of a child that was ended because of them."""
+    once = frozenset(entry.lease for entry in entries if entry.once_since is not None)
+    error = "its lease could not be renewed, so it was ended before its next slot could start"
+    return CrashReport(reason=Loss.LEASE_EXPIRED, charged=once, error=error)
 
 
 async def close_runs(

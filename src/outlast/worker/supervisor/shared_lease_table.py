@@ -9,24 +9,26 @@ import mmap
 import os
 import struct
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from outlast.core.decide import Change
+from outlast.core.delivery import Delivery
 from outlast.core.duration import MICROSECOND
 from outlast.core.ids import JobId
 from outlast.core.run import Claim, Lease
 
-HEAD: Final = struct.Struct("=qqqqq")  # heartbeat, entries, stepping entry, memory, ended
-ENTRY: Final = struct.Struct("=40sqqqq")  # job id, started, deadline, executor, token
+HEAD: Final = struct.Struct("=qqqqqq")  # heartbeat, entries, stepping entry, memory, ended, renewed
+ENTRY: Final = struct.Struct("=40sqqqqq")  # job id, started, deadline, executor, once since, token
 WORD: Final = 8
 """Bytes of one word."""
 
-AT_HEARTBEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(HEAD.size // WORD)
+AT_HEARTBEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED, AT_RENEWED = range(HEAD.size // WORD)
 FIRST, WORDS = HEAD.size // WORD, ENTRY.size // WORD
-AT_STARTED, AT_DEADLINE, AT_EXECUTOR, AT_TOKEN = range(5, ENTRY.size // WORD)
+AT_STARTED, AT_DEADLINE, AT_EXECUTOR, AT_ONCE, AT_TOKEN = range(5, ENTRY.size // WORD)
 
 MAX_ENTRIES: Final = 16_384
 """Leases one child can hold; untouched shared memory takes no space."""
@@ -37,13 +39,17 @@ EXECUTOR_NUMBERS: Final = {name: number for number, name in enumerate(EXECUTORS)
 
 @dataclass(frozen=True, slots=True)
 class LeaseEntry:
-    """One lease of the table. Times are of the monotonic clock; None if not set."""
+    """One lease of the table. Times are of the monotonic clock; None if not set.
+
+    `once_since` is when a job with delivery `once` was claimed.
+    """
 
     lease: Lease
     started: int | None
     deadline: int | None
     executor: str
     is_stepping: bool
+    once_since: int | None = None
 
     @property
     def has_returned(self) -> bool:
@@ -81,15 +87,29 @@ class SharedLeaseTable:
         """Number of runs the child has ended."""
         return self.words[AT_ENDED]
 
+    @property
+    def renewed(self) -> int:
+        """When the last renewal of all leases began; 0 before the first."""
+        return self.words[AT_RENEWED]
+
+    def record_renewal(self, began: int) -> None:
+        """Record that all leases were renewed, by a request that began then."""
+        self.words[AT_RENEWED] = began
+
     def entries(self) -> Iterator[LeaseEntry]:
         """Yield the leases that the child holds."""
         stepping = self.words[AT_STEP]
         for at in range(FIRST, FIRST + self.words[AT_ENTRIES] * WORDS, WORDS):
-            raw, started, deadline, executor, token = ENTRY.unpack_from(self.memory, at * WORD)
+            raw, started, deadline, executor, once, token = ENTRY.unpack_from(
+                self.memory, at * WORD
+            )
             if token:
                 lease = Lease(JobId(raw.rstrip(b"\0").decode("ascii", "replace")), token)
                 kind = EXECUTORS[executor]
-                yield LeaseEntry(lease, started or None, deadline or None, kind, at == stepping)
+                is_stepping = at == stepping
+                yield LeaseEntry(
+                    lease, started or None, deadline or None, kind, is_stepping, once or None
+                )
 
     def close(self) -> None:
         """Unmap the memory and close its file descriptor."""
@@ -107,8 +127,10 @@ class SharedLeaseWriter:
         self._monotonic = monotonic
         self._free = list(reversed(range(FIRST, FIRST + MAX_ENTRIES * WORDS, WORDS)))
         self._held: dict[JobId, tuple[int, int]] = {}  # token and first word of the entry
+        self._once: dict[JobId, int] = {}  # time of the claim
         self._end = FIRST
         self._ended = 0
+        self.has_once = threading.Event()
 
     @property
     def room(self) -> int:
@@ -126,7 +148,8 @@ class SharedLeaseWriter:
             at = self._free.pop()
             self._held[claim.job_id] = claim.token, at
             # The token comes last: a reader ignores an entry without one.
-            ENTRY.pack_into(memory, at * WORD, claim.job_id.encode(), 0, 0, 0, 0)
+            since = self._claimed_once(claim) if claim.delivery is Delivery.ONCE else 0
+            ENTRY.pack_into(memory, at * WORD, claim.job_id.encode(), 0, 0, 0, since, 0)
             words[at + AT_TOKEN] = claim.token
             if at >= self._end:
                 self._end = at + WORDS
@@ -159,10 +182,26 @@ class SharedLeaseWriter:
         held = self._held.get(claim.job_id)
         if held is not None and held[0] == claim.token:
             self._words[held[1] + AT_EXECUTOR] = 0
+            self._once.pop(claim.job_id, None)
         self._words[AT_STEP] = 0
 
     def expire(self, lease: Lease) -> None:
         """Do nothing: the supervisor reads the deadline and kills this process if necessary."""
+
+    def lose(self, lease: Lease) -> None:
+        """Remove a lost lease; a `once` run must end now, so its deadline is over."""
+        if lease.job_id not in self._once:
+            self.remove(lease)
+        elif self.has(lease):
+            self._words[self._held[lease.job_id][1] + AT_DEADLINE] = self._monotonic()
+
+    def is_uncovered(self, limit: int) -> bool:
+        """Whether a `once` run was neither claimed nor renewed in the last `limit` microseconds.
+
+        Safe on another thread: `dict.copy` is atomic.
+        """
+        since = min(self._once.copy().values(), default=None)
+        return since is not None and self._monotonic() > max(since, self._words[AT_RENEWED]) + limit
 
     def remove(self, lease: Lease) -> bool:
         """Remove a lease. Returns False if it is not held under that token."""
@@ -198,8 +237,14 @@ class SharedLeaseWriter:
     def __len__(self) -> int:
         return len(self._held)
 
+    def _claimed_once(self, claim: Claim) -> int:
+        self._once[claim.job_id] = since = self._monotonic()
+        self.has_once.set()
+        return since
+
     def _clear(self, job_id: JobId, at: int) -> None:
         del self._held[job_id]
+        self._once.pop(job_id, None)
         self._words[at + AT_TOKEN] = 0
         self._free.append(at)
         self._ended += 1

@@ -42,7 +42,9 @@ from outlast.worker.supervisor.identity import (
     IdentityInUse,
     WorkerIdentity,
     identify,
+    new_boot,
     remove_boot_lock,
+    start_banner,
     worker_info,
 )
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
@@ -67,6 +69,9 @@ MAX_CLOSE_ATTEMPTS: Final = 5
 TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
 
 
+BackgroundServices = Callable[[Store, Settings, asyncio.Event], Coroutine[Any, Any, None]]
+
+
 class Supervisor:
     """Runs a worker: starts children, takes an identity, recovers, works and stops."""
 
@@ -80,13 +85,16 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         exit_now: Callable[[], None],
-        background_services: Callable[[Store, Settings], Coroutine[Any, Any, None]] | None = None,
+        report: Callable[[str], None] = log.error,
+        background_services: BackgroundServices | None = None,
     ) -> None:
         """Create a supervisor.
 
-        `exit_now` ends the process if the store blocks an orderly stop. `background_services` run
-        next to the children after recovery, without user code.
+        `exit_now` ends the process if the store blocks an orderly stop. `report` receives why the
+        worker cannot run. `background_services` run next to the children after recovery, without
+        user code; their event is set when a child has written the schedules that the app declares.
         """
+        self._report = report
         self._background_services = background_services
         self._options = options
         self._program = program
@@ -100,8 +108,13 @@ class Supervisor:
         self._stop_requested = asyncio.Event()
         self._force_requested = asyncio.Event()
         self._settled: Counter[str] = Counter()
+        self._schedules_written = asyncio.Event()
         self._pool = ChildPool(
-            self._spawn, size=options.processes, clock=clock, on_exit=self._on_child_exit
+            self._spawn,
+            size=options.processes,
+            clock=clock,
+            on_exit=self._on_child_exit,
+            on_schedules_written=self._schedules_written.set,
         )
 
     async def run(self) -> WorkerExit:
@@ -111,10 +124,12 @@ class Supervisor:
             if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 loop.add_signal_handler(each, self._on_signal)
         unsubscribe = subscribe(self._pool.forward_event)
+        self._boot = new_boot()
         try:
             return await self._start()
         except (AppUnusable, OutlastError) as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is complete
+            is_refused = isinstance(error, StoreMoved | IdentityInUse)
+            (log.error if is_refused else self._report)(str(error))
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
             return (
@@ -126,6 +141,7 @@ class Supervisor:
             unsubscribe()
             self._pool.stop(0.0)
             await self._pool.wait_gone(EXIT_TIMEOUT_S)
+            self._boot.close()
 
     def _on_signal(self) -> None:
         """Stop in order on the first signal, and by force on the second."""
@@ -140,6 +156,7 @@ class Supervisor:
         hello = await first(self._pool.start(), self._stop_requested)
         if hello is None:
             return WorkerExit.OK
+        self._hello = hello
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
@@ -156,7 +173,7 @@ class Supervisor:
             await self._store.close()
 
     async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
-        identity = await identify(self._store, self._options)
+        identity = await identify(self._store, self._options, self._boot.name)
         holder = identity.holder
         info = worker_info(self._options, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
@@ -206,7 +223,7 @@ class Supervisor:
         )
         loops = [asyncio.create_task(loop) for loop in self._loops(identity, watchdog)]
         self._pool.start_work(holder)
-        log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
+        log.info("worker started %s", start_banner(self._options, holder, self._hello))
         try:
             work = self._drained() if self._options.burst else asyncio.Event().wait()
             await first(work, self._stop_requested)
@@ -261,7 +278,7 @@ class Supervisor:
         yield run_periodically(CHECK_INTERVAL, self._recycle_once, random=random)
         yield run_maintenance(Maintenance(self._store, self._ids.job), settings, random=random)
         if self._background_services is not None:
-            yield self._background_services(self._store, settings)
+            yield self._background_services(self._store, settings, self._schedules_written)
 
     def _recovery(self, holder: LeaseHolder, queues: list[str]) -> Recovery:
         """Return the recovery to run before the first claim, under the identity lock."""
@@ -300,7 +317,10 @@ class Supervisor:
 
     async def _spawn(self) -> ChildProcess:
         return await ChildProcess.spawn(
-            self._program, asdict(self._options), started_at=self._clock.monotonic()
+            self._program,
+            asdict(self._options),
+            mark=self._boot.fileno(),
+            started_at=self._clock.monotonic(),
         )
 
     async def _on_child_exit(self, child: ChildProcess) -> None:

@@ -8,10 +8,12 @@ from typing import Final
 from outlast.clock import Clock
 from outlast.config import Settings
 from outlast.core.duration import MICROSECOND
+from outlast.core.run import Lease
 from outlast.core.state import Loss
-from outlast.store.contract.jobs import Jobs
+from outlast.store.contract.jobs import Jobs, Renewal
 from outlast.worker.executors.guarded_process import TERMINATE_TIMEOUT_S
 from outlast.worker.supervisor.child_process import ChildProcess, ChildRole
+from outlast.worker.supervisor.lease_guard import is_uncovered
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry
 
 log = logging.getLogger("outlast.worker")
@@ -48,28 +50,26 @@ class ChildWatchdog:
 
         A child is informed of a lease that was lost or is to be cancelled.
         """
-        held = [
-            (child, entry.lease)
-            for child in self._members()
-            for entry in child.lease_table.entries()
-        ]
+        began, members = self._clock.monotonic(), self._members()
+        held = [(child, entry) for child in members for entry in child.lease_table.entries()]
         if not held:
             return 0
-        leases = [lease for _, lease in held]
+        leases = [entry.lease for _, entry in held]
         renewals = await self._store.renew(leases, span=self._settings.lease)
-        for (child, lease), renewal in zip(held, renewals, strict=True):
+        uncovered: set[ChildProcess] = set()
+        for (child, entry), renewal in zip(held, renewals, strict=True):
             if not renewal.held or renewal.cancel_requested:
-                child.channel.send(
-                    "renewal",
-                    job=lease.job_id,
-                    token=lease.token,
-                    held=renewal.held,
-                    cancel=renewal.cancel_requested,
-                )
+                _send_renewal(child, entry.lease, renewal)
+            if not renewal.held and entry.once_since is not None:
+                uncovered.add(child)
+        for child in members:
+            # The table of a child that is gone is closed.
+            if child not in uncovered and child.role is not ChildRole.GONE:
+                child.lease_table.record_renewal(began)
         return sum(renewal.held for renewal in renewals)
 
     async def check_once(self) -> int:
-        """Kill children that are silent or have an overdue run; return how many."""
+        """Kill children that are silent, or have an overdue or uncovered run; return how many."""
         now, before = self._clock.monotonic(), self._last_check
         self._last_check = now
         members = [child for child in self._members() if child.killed_for is None]
@@ -77,6 +77,10 @@ class ChildWatchdog:
         for child in overdue:
             log.error("child past a run's max_runtime pid=%d", child.pid)
             child.kill(Loss.TIMEOUT)
+        uncovered = [child for child in members if self._is_uncovered(child, now)]
+        for child in uncovered:
+            log.error("lease of a once run not renewed pid=%d", child.pid)
+            child.kill(Loss.LEASE_EXPIRED)
         # If the supervisor itself was suspended, no heartbeat is missing.
         silence = self._settings.max_silence
         was_awake = now - before < silence // MICROSECOND
@@ -85,7 +89,7 @@ class ChildWatchdog:
             log.error("child silent pid=%d for longer than %s", child.pid, silence)
             child.stacks = await child.dump()
             child.kill(Loss.SILENT)
-        return len(overdue) + len(silent)
+        return len({*overdue, *uncovered, *silent})
 
     def _is_silent(self, child: ChildProcess, now: int) -> bool:
         silence = self._settings.max_silence
@@ -93,9 +97,23 @@ class ChildWatchdog:
             silence = max(silence, MAX_START_TIME)
         return now - child.last_heartbeat > silence // MICROSECOND
 
+    def _is_uncovered(self, child: ChildProcess, now: int) -> bool:
+        table, lease = child.lease_table, self._settings.lease
+        return any(is_uncovered(entry, table.renewed, lease, now) for entry in table.entries())
+
     @staticmethod
     def _is_overdue(child: ChildProcess, now: int) -> bool:
         return any(is_overdue(entry, now) for entry in child.lease_table.entries())
+
+
+def _send_renewal(child: ChildProcess, lease: Lease, renewal: Renewal) -> None:
+    child.channel.send(
+        "renewal",
+        job=lease.job_id,
+        token=lease.token,
+        held=renewal.held,
+        cancel=renewal.cancel_requested,
+    )
 
 
 def is_overdue(entry: LeaseEntry, now: int) -> bool:

@@ -13,6 +13,7 @@ from outlast.core.event import EventKind, EventRecord
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.process_identity import proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
@@ -149,10 +150,10 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
 async def _is_deserted(
     context: StoreContext, locks: KeyValueLocks, listed: Sequence[StoredItem]
 ) -> bool:
-    """Return True if a registered worker has open runs and none of its processes lives."""
+    """Return True if a registered worker has open runs, its lock is free and its death proved."""
     boots = {entry.value["boot_id"] for entry in listed if "stopped_at" not in entry.value}
     trees = {boot for boot in boots if boot.startswith(SUPERVISED_BOOT_PREFIX)}
-    gone = await locks.known_dead(trees)
+    gone = await locks.known_dead(proved_dead(trees))
     return bool(gone) and await _has_runs(context, locks, gone)
 
 

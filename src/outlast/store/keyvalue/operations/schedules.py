@@ -10,6 +10,7 @@ from outlast.core.event import ZERO
 from outlast.core.job import Slot
 from outlast.core.limits import check_name
 from outlast.core.schedule import Schedule, SlotRecord, check_plan
+from outlast.store.contract.notifications import Notification
 from outlast.store.contract.schedules import Due, SetSchedule
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
@@ -54,7 +55,9 @@ class KeyValueScheduleOperations(KeyValueOperations):
             schedules.save(unit, there, written)
             return written
 
-        return await context.run_unit(work)
+        saved = await context.run_unit(work)
+        context.notify(Notification(schedules=True))
+        return saved
 
     async def schedule(self, name: str) -> Schedule | None:
         """Return a schedule by its name or its id; an id is never a name."""

@@ -8,7 +8,7 @@ from outlast.store.contract.notifications import Notification, Topic
 MAX_PAYLOAD_BYTES: Final = 7000
 """Bytes of a payload; the server allows 7,999. A longer list of queues is sent as empty."""
 
-EVERYTHING: Final = Notification(frozenset({""}), ended=True, cancelled=True)
+EVERYTHING: Final = Notification(frozenset({""}), ended=True, cancelled=True, schedules=True)
 """Delivered after a reconnect: any notification may have been missed."""
 
 
@@ -25,8 +25,9 @@ def payload(queues: Collection[str]) -> str:
 
 def encode(schema: str, notification: Notification) -> dict[str, str]:
     """Return the payloads of a notification by channel."""
-    payloads = {Topic.WORK: payload(notification.queues), Topic.ENDED: "", Topic.CANCELLED: ""}
-    return {channel(schema, topic): payloads[topic] for topic in sorted(notification.topics)}
+    payloads = {Topic.WORK: payload(notification.queues)}
+    topics = sorted(notification.topics)
+    return {channel(schema, topic): payloads.get(topic, "") for topic in topics}
 
 
 def decode(topic: Topic, text: str) -> Notification:
@@ -36,6 +37,7 @@ def decode(topic: Topic, text: str) -> Notification:
         queues if topic is Topic.WORK else frozenset(),
         ended=topic is Topic.ENDED,
         cancelled=topic is Topic.CANCELLED,
+        schedules=topic is Topic.SCHEDULES,
     )
 
 
@@ -45,4 +47,5 @@ def merged(one: Notification, other: Notification) -> Notification:
         one.queues | other.queues,
         ended=one.ended or other.ended,
         cancelled=one.cancelled or other.cancelled,
+        schedules=one.schedules or other.schedules,
     )

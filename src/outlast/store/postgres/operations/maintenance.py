@@ -9,17 +9,14 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.process_identity import process_scope, proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
-from outlast.store.postgres.locks import lock_key
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.jobs import full_scan
 from outlast.store.postgres.operations.workers import clear_registrations
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
-
-RESTART_GRACE_S: Final = 15
-"""Seconds after a server start in which a free lock proves nothing: workers reacquire theirs."""
 
 _DELETES: Final = (
     "maintenance.delete_reservations",
@@ -39,11 +36,9 @@ class PostgresMaintenanceOperations(PostgresOperations):
             "now": self._now,
             "mono": self._mono,
             "abandoned": abandoned // MICROSECOND,
-            "boot_prefix": SUPERVISED_BOOT_PREFIX,
-            "lock": lock_key(self.address.schema, ""),
-            "restart_grace": RESTART_GRACE_S,
+            "boot_prefix": f"{SUPERVISED_BOOT_PREFIX}{process_scope()}.",
         }
-        [(expired, missed, reservations, groups, dead)] = await self._pool.rows(
+        [(expired, missed, reservations, groups, boots)] = await self._pool.rows(
             "maintenance.due", **values
         )
         return MaintenanceDue(
@@ -51,7 +46,7 @@ class PostgresMaintenanceOperations(PostgresOperations):
             missed_deadlines=missed,
             reservations=reservations,
             groups=groups,
-            dead_workers=dead,
+            dead_workers=bool(proved_dead(boots)),
         )
 
     async def expired_leases(self, *, limit: int) -> list[Job]:

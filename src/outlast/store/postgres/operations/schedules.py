@@ -177,6 +177,7 @@ async def _set_schedule(
     else:
         name = "schedules.create" if expected is None else "schedules.write"
         found = await work.rows(name, now=work.now, **target, **schedule_rows.values(value))
+    work.schedules = True
     return schedule_rows.schedule(tuple(found[0])) if found else None
 
 

@@ -1,6 +1,6 @@
 -- @due
--- Each part stops at the first row. The advisory locks of workers with open runs are tried: a lock
--- that is free belongs to no process. It is held until this statement ends.
+-- Each part but the last stops at the first row. The last returns the boots with open runs that the
+-- operating system of this machine can prove dead.
 SELECT
   EXISTS (
     SELECT 1 FROM outlast.open_runs
@@ -18,17 +18,11 @@ SELECT
     WHERE sealed_at IS NULL AND closing IS NULL
       AND created_at < (SELECT coalesce(:now::bigint, outlast.micros())) - :abandoned::bigint
   ),
-  pg_postmaster_start_time()
-    < clock_timestamp() - make_interval(secs => :restart_grace::double precision)
-  AND EXISTS (
-    SELECT 1
+  ARRAY(
+    SELECT k.boot_id
     FROM (SELECT DISTINCT o.worker FROM outlast.open_runs AS o) AS h
     JOIN outlast.workers AS k ON k.id = h.worker
-    WHERE CASE
-      WHEN starts_with(k.boot_id, :boot_prefix::text)
-        THEN pg_try_advisory_xact_lock(hashtextextended(:lock::text || k.boot_id, 0))
-      ELSE false
-    END
+    WHERE starts_with(k.boot_id, :boot_prefix::text)
   );
 
 -- @expired_leases

@@ -14,8 +14,8 @@ from typing import Final
 
 from outlast.store.contract.notifications import Notification, Topic
 
-TOPIC_BITS: Final = {Topic.WORK: 1, Topic.ENDED: 2, Topic.CANCELLED: 4}
-SOCKET_NAME: Final = re.compile(r"([0-7])-([0-9]{1,10}-[0-9a-f]{8})", re.ASCII)
+TOPIC_BITS: Final = {Topic.WORK: 1, Topic.ENDED: 2, Topic.CANCELLED: 4, Topic.SCHEDULES: 8}
+SOCKET_NAME: Final = re.compile(r"([0-9]{1,2})-([0-9]{1,10}-[0-9a-f]{8})", re.ASCII)
 _UNKNOWN_QUEUE: Final = frozenset({""})
 """A byte does not say which queue has work."""
 
@@ -58,6 +58,7 @@ def from_bits(bits: int) -> Notification:
         queues=_UNKNOWN_QUEUE if bits & TOPIC_BITS[Topic.WORK] else frozenset(),
         ended=bool(bits & TOPIC_BITS[Topic.ENDED]),
         cancelled=bool(bits & TOPIC_BITS[Topic.CANCELLED]),
+        schedules=bool(bits & TOPIC_BITS[Topic.SCHEDULES]),
     )
 
 

@@ -103,6 +103,7 @@ class ScheduleWrite:
 @require_open_store
 def set_schedule(tx: WriteTransaction, writes: Sequence[ScheduleWrite]) -> list[Schedule | None]:
     """Compare and swap each schedule in turn."""
+    tx.notify_schedules = True
     return [
         _delete_schedule(tx, write)
         if write.value is None

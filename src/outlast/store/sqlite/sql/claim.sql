@@ -94,6 +94,28 @@ WHERE w.job = :job AND w.state = 'queued'
     )
   );
 
+-- @fitting
+-- How many of the selected jobs fit: up to the one whose params reach :most bytes. The recursion
+-- reads no params beyond that.
+WITH RECURSIVE fitting (n, bytes) AS (
+  SELECT 0, 0
+  UNION ALL
+  SELECT
+    f.n + 1,
+    f.bytes + (
+      SELECT length(CAST(j.params AS BLOB))
+      FROM temp.outlast_selected AS p
+      CROSS JOIN outlast_jobs AS j ON j.seq = p.job
+      WHERE p.n = f.n + 1
+    )
+  FROM fitting AS f
+  WHERE f.bytes < :most AND f.n < :selected
+)
+SELECT max(n) FROM fitting;
+
+-- @leave_rest
+DELETE FROM temp.outlast_selected WHERE n > :fitting;
+
 -- @worker
 INSERT INTO outlast_workers (instance_id, boot_id)
 VALUES (:instance, :boot)
