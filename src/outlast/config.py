@@ -84,7 +84,8 @@ class Settings:
         prune_batch: Most ended jobs deleted in one pruning step (500).
         concurrency: Jobs a worker process runs at a time (10).
         prefetch: Jobs a worker may claim ahead of a free execution slot (1500).
-        logs: Folder for the output of commands, one file per run (`outlast-logs`).
+        logs: Folder for the output of commands, one file per run (`outlast-logs`). Workers delete
+            files older than `retention` whose jobs have ended.
 
     Raises:
         ValueError: A value is out of range; the message names the setting.

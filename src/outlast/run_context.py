@@ -10,7 +10,7 @@ from outlast.core.ids import JobId, RunId
 from outlast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, MAX_PATH, is_storable
 from outlast.core.progress import Progress
 from outlast.core.run import Claim, Lease
-from outlast.errors import LeaseLost, RunError, StopRequested
+from outlast.errors import LeaseLost, OperatorError, RunError, StopRequested
 from outlast.run_transaction import Begin, RunTransaction
 from outlast.store.contract.transactions import Transaction
 
@@ -234,6 +234,11 @@ class WorkerRun(Run):
     def opened(self) -> Transaction | None:
         """The open transaction, to commit or roll back with the finish; None if there is none."""
         return None if self._transaction is None else self._transaction.opened
+
+    @property
+    def store_error(self) -> OperatorError | None:
+        """The error with which the store refused to open the transaction; None if it did not."""
+        return None if self._transaction is None else self._transaction.store_error
 
 
 def _checked(path: str) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from outlast.errors import RunError
+from outlast.errors import OperatorError, RunError
 from outlast.store.contract.transactions import CURRENT_TRANSACTION, Transaction
 
 Begin = Callable[[bool], Awaitable[Transaction]]
@@ -19,13 +19,14 @@ The argument is True for a handler in a thread, which uses the connection withou
 class RunTransaction:
     """Opens a transaction on entry and rolls it back if an exception leaves the block."""
 
-    __slots__ = ("_begin", "_entered", "_loop", "opened")
+    __slots__ = ("_begin", "_entered", "_loop", "opened", "store_error")
 
     def __init__(self, begin: Begin, loop: asyncio.AbstractEventLoop | None) -> None:
         self._begin = begin
         self._loop = loop
         self._entered = False
         self.opened: Transaction | None = None
+        self.store_error: OperatorError | None = None  # with which the store refused to open it
 
     async def __aenter__(self) -> Any:
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
@@ -62,7 +63,11 @@ class RunTransaction:
         if self._entered:
             raise RunError("this transaction was entered before; there is one per run")
         self._entered = True
-        self.opened = await self._begin(blocking)
+        try:
+            self.opened = await self._begin(blocking)
+        except OperatorError as error:
+            self.store_error = error
+            raise
         return self.opened.connection
 
     async def _undo(self) -> None:

@@ -125,14 +125,18 @@ def test_init_writes_an_app_once(cli: Cli) -> None:
 
 
 def test_db_status_prune_and_sql(cli: Cli) -> None:
-    cli.enqueue("add", '{"left": 1}')
+    job_id = cli.enqueue("add", '{"left": 1}')
     cli.burst()
+    log = cli.folder / "outlast-logs" / f"{job_id}.{job_id}.log"  # as a command's
+    log.parent.mkdir()
+    log.write_text("output")
 
     assert "SQLite" in cli.out("db", "status")
     assert cli.out("db", "sql").startswith("-- A request is in `jobs`")
     pruned = cli("db", "prune", "--older-than", "0s", "--yes")
     assert "1 job deleted" in pruned.stderr
     assert cli.documents("jobs") == []
+    assert not log.exists()
 
 
 def test_templates_and_groups_are_listed(cli: Cli) -> None:

@@ -54,7 +54,9 @@ Dump = dict[str, list[Any]]
 NEWCOMER = LeaseHolder(instance_id="newcomer", boot_id="boot-9")
 
 ELSEWHERE = {
-    name for name in statements() if name.startswith(("schema.", "locks.", "notify.", "health."))
+    name
+    for name in statements()
+    if name.startswith(("schema.", "locks.", "notify.", "health.", "sessions."))
 }
 """Run once per connection, or they write nothing: the tests of these parts run them."""
 

@@ -240,3 +240,41 @@ async def test_vacant_are_those_that_nobody_holds(
     assert theirs is not None
     await theirs.release()
     assert await store.free_locks(["mine", "theirs"]) == {"theirs"}
+
+
+async def test_lasting_locks_share_one_connection_and_are_each_held_alone(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    one = await store.acquire_lock("one", lasting=True)
+    two = await store.acquire_lock("two", shared=True, lasting=True)
+    assert one is not None
+    assert two is not None
+
+    assert one.session is two.session
+    assert await store.acquire_lock("one", lasting=True) is None
+    assert await store.acquire_lock("one") is None
+    assert await other.acquire_lock("one", lasting=True) is None
+    assert await other.acquire_lock("two", lasting=True) is None
+    shared = await other.acquire_lock("two", shared=True, lasting=True)
+    assert shared is not None
+
+    await one.release()
+    await two.release()
+    await shared.release()
+    assert await other.acquire_lock("one", lasting=True) is not None
+    assert await other.acquire_lock("two", lasting=True) is not None
+
+
+async def test_lasting_locks_whose_connection_broke_are_all_taken_again(
+    store: PostgresStore, other: PostgresStore, operator: asyncpg.Connection
+) -> None:
+    held = [await store.acquire_lock(name, lasting=True) for name in ("one", "two", "three")]
+    locks_held = [lock for lock in held if lock is not None]
+    before = locks_held[0].session_key
+
+    await cut(operator, locks_held[0])
+    await until(lambda: all(each.session and each.session_key != before for each in locks_held))
+
+    assert len({each.session_key for each in locks_held}) == 1
+    assert [await other.acquire_lock(each.name) for each in locks_held] == [None] * 3
+    assert not any(each.is_lost for each in locks_held)

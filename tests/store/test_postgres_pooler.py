@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 
+import asyncpg
 import pytest
 
 from outlast.core.decide import succeed
@@ -12,6 +13,8 @@ from outlast.store.postgres.notify import listener
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import LEASE, MANY, job_of, put, take_many
 from outlast.testing.servers.postgres import PostgresServer
+from outlast.worker.supervisor.identity import identify
+from outlast.worker.supervisor.options import WorkerOptions
 from support.servers.transaction_pooler import TransactionPooler, transaction_pooler
 
 
@@ -64,3 +67,41 @@ async def test_that_nothing_is_heard_is_a_concern(
     monkeypatch.setattr(listener, "ROUNDTRIP_TIMEOUT_S", 0.3)
 
     assert listener.LISTEN_UNAVAILABLE in await store.health_warnings()
+
+
+PINNED = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE state = 'idle in transaction' AND datname = current_database()
+"""
+
+
+@pytest.fixture
+async def outside(
+    postgres: PostgresServer, store: PostgresStore
+) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(postgres.url(store.address.dsn.rpartition("/")[2]))
+    yield connection
+    await connection.close()
+
+
+async def test_the_identity_of_a_worker_pins_one_connection_of_the_pooler(
+    store: PostgresStore, outside: asyncpg.Connection
+) -> None:
+    """Its pool has four: with one for each lock, nothing else would get one."""
+    options = WorkerOptions(app="none:app", instance_id="one", topology="single")
+    identity = await identify(store, options)
+    others = [await store.acquire_lock(f"lasting-{n}", lasting=True) for n in range(3)]
+
+    assert len(identity.locks) == 3
+    assert all(others)
+    assert await outside.fetchval(PINNED) == 1
+    assert (await store.describe())["connections pinned by locks"] == "1"
+    assert [claim.id for claim in await take_many(store)] == []
+    job = await put(store)
+    assert (await job_of(store, job)).state is State.QUEUED
+
+    await identity.release()
+    for lock in others:
+        assert lock is not None
+        await lock.release()
+    assert await outside.fetchval(PINNED) == 0

@@ -28,11 +28,11 @@ from outlast.testing.conformance.factories import (
     take,
     take_many,
 )
-from outlast.worker.maintenance import recovery as module
+from outlast.worker.maintenance import history_inspector as module
 from outlast.worker.maintenance.recovery import RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_recovery import close_unfollowed
-from support.crash.sqlite_target import dump
+from support.crash.sqlite_target import dump, dump_jobs
 
 LINKED = {"delivery": Delivery.LINKED}
 
@@ -237,13 +237,13 @@ async def test_failed_link_with_a_successor_is_left_alone(store, state):
         await settle(store, (await store.chain(claim.id))[1], CancelRequested())
     elif state is State.SUCCEEDED:
         await settle(store, await take(store), SUCCEEDED)
-    before = dump(store.path)
+    before = dump_jobs(store.path)
 
     done = await recover(store)
 
     assert (await store.chain(claim.id))[1].state is state
     assert done == RecoveryResult()
-    assert dump(store.path) == before
+    assert dump_jobs(store.path) == before
 
 
 async def test_once_failure_is_no_broken_chain(store):
@@ -279,13 +279,13 @@ async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
     await put(store, delay=HOUR)
     await start(store, NOW, queue="now")
     await start(store, OTHER, queue="other")
-    before = dump(store.path)
+    before = dump_jobs(store.path)
     caplog.set_level(logging.INFO)
 
     done = await recover(store)
 
     assert (done, done.actions) == (RecoveryResult(), 0)
-    assert dump(store.path) == before
+    assert dump_jobs(store.path) == before
     assert not caplog.records, "a recovery that repaired nothing is no news"
 
 
@@ -302,10 +302,10 @@ async def test_what_fell_due_meanwhile_is_promoted_and_is_no_repair(store, clock
 async def test_live_workers_of_a_pool_are_left_alone(store):
     await start(store, OTHER, queue="other")
     await start(store, NOW, queue="now")
-    before = dump(store.path)
+    before = dump_jobs(store.path)
 
     assert await recover(store) == RecoveryResult()
-    assert dump(store.path) == before
+    assert dump_jobs(store.path) == before
 
 
 async def test_alone_it_takes_whatever_another_boot_left(store):

@@ -15,6 +15,7 @@ from outlast.errors import InvalidArgument
 from outlast.store.contract import Migratable
 from outlast.store.contract.transfer import TransferStage, TransferStatus
 from outlast.store.open import KEYVALUE, POSTGRES
+from outlast.worker.command_logs import logs_of_stored_jobs, remove_logs_of_pruned_jobs
 
 
 @click.group("db")
@@ -46,15 +47,20 @@ async def status(ctx: CommandContext, /) -> None:
 @click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 async def prune(ctx: CommandContext, /, older_than: timedelta, batch: int, yes: bool) -> None:
-    """Delete finished jobs with their runs and events; keep dead letters, keys and slots."""
+    """Delete finished jobs with their runs, events and log files on this machine.
+
+    Dead letters, keys and slots are kept.
+    """
     age = format_exact(older_than)
     if not yes and not confirm(f"delete jobs that finished more than {age} ago?"):
         return
-    deleted = 0
+    deleted, store = 0, ctx.app.store
+    logs = await logs_of_stored_jobs(store, ctx.app.settings.logs)
     with ctx.out.progress("prune", None) as advance:
-        while some := await ctx.app.store.prune(older_than=older_than, limit=batch):
+        while some := await store.prune(older_than=older_than, limit=batch):
             deleted += some
             advance(some)
+    await remove_logs_of_pruned_jobs(store, logs)
     ctx.out.message(f"{count(deleted, 'job')} deleted")
 
 

@@ -110,7 +110,8 @@ async def _code(context: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
-    served = {queue for worker in context.workers for queue in worker.queues}
+    claiming = [worker for worker in context.workers if not worker.is_stopping]
+    served = {queue for worker in claiming for queue in worker.queues}
     all_served = True
     for queue in context.overview.queues:
         due = sum(row.due for row in context.overview.backlog if row.queue == queue)

@@ -25,6 +25,7 @@ from outlast.worker.supervisor.child_process import DUMP_SIGNAL
 from outlast.worker.supervisor.control_channel import ControlChannel, send_sync
 from outlast.worker.supervisor.lease_guard import guard_leases
 from outlast.worker.supervisor.options import WorkerExit
+from outlast.worker.supervisor.parent_death import die_with_supervisor, is_supervisor_gone
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
 
 GROUP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -42,6 +43,7 @@ def main(order: dict[str, Any]) -> int:
     fds = order["fds"]
     for fd in fds.values():
         os.set_inheritable(fd, False)  # programs that a handler starts must not hold it open
+    die_with_supervisor(fds["lifeline"])
     configure(order["log_level"], order["log_format"])
     if sys.stderr is not None:  # None if the worker was started with stderr closed
         faulthandler.enable()
@@ -73,6 +75,8 @@ async def _work(
         app.settings,
         leases=held,
         channel=await ControlChannel.connect(line),
+        is_orphan=lambda: is_supervisor_gone(lifeline),
+        crash=lambda: os._exit(WorkerExit.FAILED),
         write_schedules=lambda: sync_declared(app.sync_schedules),
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))

@@ -140,8 +140,15 @@ def explain(facts: WaitFacts) -> Explanation:
 
 
 def able(job: Job, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
-    """Return the workers that could claim the job: they serve its queue and know its type."""
-    return [worker for worker in workers if job.queue in worker.queues and job.type in worker.types]
+    """Return the workers that could claim the job: they serve its queue and know its type.
+
+    A stopping worker claims nothing.
+    """
+    return [
+        worker
+        for worker in workers
+        if job.queue in worker.queues and job.type in worker.types and not worker.is_stopping
+    ]
 
 
 def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[LeaseHolder, int]) -> int:
@@ -291,6 +298,10 @@ def _served(facts: WaitFacts) -> Iterator[Gate]:
         text = f'no live worker serves queue "{queue}"'
         yield _shut(GateCode.WORKER, text, clears=f"`outlast worker -q {quote(queue)}`")
         return
+    if all(worker.is_stopping for worker in serving):
+        yield _all_stopping(queue, serving)
+        return
+    serving = [worker for worker in serving if not worker.is_stopping]
     names = ", ".join(sorted({worker.instance_id for worker in serving})[:3])
     yield _open(GateCode.WORKER, f'{_workers(len(serving))} for queue "{queue}": {names}')
     if any(kind in worker.types for worker in serving):
@@ -298,6 +309,12 @@ def _served(facts: WaitFacts) -> Iterator[Gate]:
         return
     text = f'none of them knows type "{kind}"'
     yield _shut(GateCode.TYPE, text, holder=names, clears=f'a worker with the code of "{kind}"')
+
+
+def _all_stopping(queue: str, serving: Sequence[WorkerRecord]) -> Gate:
+    names = ", ".join(sorted(worker.instance_id for worker in serving)[:3])
+    text = f'{_workers(len(serving))} for queue "{queue}", stopping and claiming no more: {names}'
+    return _shut(GateCode.WORKER, text, holder=names, clears=f"`outlast worker -q {queue}`")
 
 
 def _limited(facts: WaitFacts, most: int) -> Gate:

@@ -57,3 +57,4 @@ class WorkerRecord(WorkerInfo):
     seen_at: datetime
     stopped_at: datetime | None
     is_alive: bool
+    is_stopping: bool = False  # it ends its jobs and claims no more

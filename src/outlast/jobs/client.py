@@ -131,7 +131,7 @@ class Client:
         async with self._opening.mine():
             if self._caller is None:
                 name = process_name("caller.", str(uuid.uuid4()))
-                await store.acquire_lock(name)
+                await store.acquire_lock(name, lasting=True)
                 self._caller = name
             return self._caller
 

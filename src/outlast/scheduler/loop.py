@@ -151,7 +151,7 @@ class TriggerLoop:
 
     async def _acquire_lock(self) -> None:
         self._last_attempt = self._monotonic()
-        self._lock = await self._store.acquire_lock(LEADER_LOCK)
+        self._lock = await self._store.acquire_lock(LEADER_LOCK, lasting=True)
         if self._lock is not None:
             log.info("scheduler lock acquired: this process triggers the schedules")
 

@@ -12,7 +12,7 @@ from outlast.core.event import Lost
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
 from outlast.core.state import Loss, RunStatus
-from outlast.errors import OutlastError
+from outlast.errors import OperatorError, OutlastError
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.registry import Registry
 from outlast.run_context import Begin, WorkerRun
@@ -226,6 +226,8 @@ class AttemptRunner:
                 return
             # The store refused the change and rolled back the effects. The finisher writes the
             # change again, so that the refusal is counted and logged.
+        except OperatorError as error:
+            change = self._judge.store_failed(active, error)
         except OutlastError as error:
             change = self._judge.raised(active, error)
         self._finish(change)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
 
-from outlast.core.delivery import Delivery
 from outlast.core.run import Claim, LeaseHolder
+from outlast.core.transition import may_be_prefetched
 from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
 from outlast.store.contract.jobs import Jobs
 from outlast.store.contract.notifications import Notification
@@ -265,4 +265,4 @@ class Dispatcher:
 
 def _must_start_at_once(claim: Claim) -> bool:
     """Whether a store hands the job out only for a free slot: see `Jobs.claim`."""
-    return claim.delivery is not Delivery.LEASE or claim.losses > 0
+    return not may_be_prefetched(claim)

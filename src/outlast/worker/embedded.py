@@ -126,6 +126,7 @@ class Worker:
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
+        self._renewer.announce_stop()
         await self._engine.stop(self._settings.grace)
         self._maintenance_task.cancel()
         self._services_task.cancel()

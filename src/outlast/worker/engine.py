@@ -84,6 +84,7 @@ class WorkerEngine:
             self.concurrency = check_count(concurrency, what="concurrency")
         self.settled: Counter[State] = Counter()
         self.on_settled: Callable[[State], None] | None = None
+        self.on_broken: Callable[[], None] = lambda: None  # a task of the pipeline has failed
         self._dispatch_task: asyncio.Task[None] | None = None
         self._seal_task: asyncio.Task[None] | None = None
         self._random = random
@@ -94,6 +95,8 @@ class WorkerEngine:
         """Start to claim jobs, on the running loop and an open store."""
         self.prepare(holder)
         self._dispatch_task = asyncio.create_task(self._dispatcher.run(), name="outlast-dispatch")
+        for task in (self._dispatch_task, *self._pool.tasks):
+            task.add_done_callback(self._on_task_done)
         if Capability.SEALS in self._store.capabilities:  # other stores move without workers
             checks = run_periodically(
                 SEAL_CHECK_INTERVAL, self._seal_monitor().run_once, random=self._random
@@ -249,6 +252,16 @@ class WorkerEngine:
     async def _begin(self, blocking: bool) -> Transaction:
         store = cast(Transactions, self._store)
         return await store.begin(within=self._settings.transaction, blocking=blocking)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """Report a task that ended with an error: no job would be claimed, or a slot is missing."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        try:
+            log.error("task %s of the worker failed", task.get_name(), exc_info=error)
+        finally:
+            self.on_broken()
 
     def _on_claimed(self, claims: Sequence[Claim]) -> None:
         for lease in self._leases.add(claims):

@@ -79,7 +79,7 @@ class ExecutionPool:
             reporter=self._reporter,
             is_torn_down=self._is_torn_down,
         )
-        self._tasks = [
+        self.tasks = [
             asyncio.create_task(self._slot(), name=f"outlast-slot-{n}") for n in range(concurrency)
         ]
         # Only the teardown of the whole loop cancels this task: it tells that apart from a
@@ -168,7 +168,7 @@ class ExecutionPool:
 
     def close(self) -> None:
         """Cancel the slots and close the executors without waiting."""
-        for task in (*self._tasks, self._teardown_probe):
+        for task in (*self.tasks, self._teardown_probe):
             task.cancel()
         if self._reporter is not None:
             self._reporter.close()

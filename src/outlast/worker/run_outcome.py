@@ -1,6 +1,7 @@
 """Turns the outcome of a handler into the change that closes its run."""
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,9 +18,20 @@ from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 from outlast.core.run import Claim
 from outlast.core.state import Loss
-from outlast.errors import CommandFailed, LeaseLost, StopRequested, TransitionRefused
+from outlast.errors import (
+    CommandFailed,
+    LeaseLost,
+    StopRequested,
+    StoreBusy,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TransitionRefused,
+)
 from outlast.jobs.registry import JobType
 from outlast.run_context import WorkerRun
+
+log = logging.getLogger("outlast.worker")
 
 AnyType = JobType[Any, Any]
 
@@ -130,6 +142,9 @@ class ProcessDied(Exception):
     """The handler process ended before the handler returned."""
 
 
+OUTAGES = (StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
+"""Errors of a store that works again later."""
+
 STOP_EXCEPTIONS = (asyncio.CancelledError, StopRequested, LeaseLost, ProcessDied)
 """Errors with which a handler complies with a stop request, besides returning None."""
 
@@ -168,6 +183,18 @@ class OutcomeJudge:
             return self.close(active, active.interrupted)
         if isinstance(error, ProcessDied):
             return self.close(active, Lost(Loss.OWNER_DEAD, truncate(str(error))), error)
+        if active.has_run and error is active.run.store_error:
+            return self.store_failed(active, error)
+        return self.close(active, self._failure(active, error), error)
+
+    def store_failed(self, active: ActiveRun, error: BaseException) -> Change:
+        """Return the change for a run whose transaction the store could not open or commit.
+
+        The handler is not at fault: no attempt is spent where the delivery allows another run.
+        """
+        if isinstance(error, OUTAGES) and active.claim.delivery.runs_again:
+            log.warning("run released, the store failed job=%s: %s", active.claim.id, error)
+            return self.close(active, Released("store_failed"))
         return self.close(active, self._failure(active, error), error)
 
     def invalid_params(self, claim: Claim, error: BaseException) -> Change:

@@ -75,6 +75,9 @@ class KeyValueCorruption:
         slot = Slot(series=record.series, at=record.job.slot_at)
         await self._write([Write(key_layout.slot_key(slot), None)])
 
+    async def drop_active_key(self, key: str) -> None:
+        await self._write([Write(key_layout.active_key(key), None)])
+
     async def _load(self, job_id: str) -> JobRecord:
         record = await job_repository.load(UnitOfWork(self._engine), job_id)
         assert record is not None

@@ -46,6 +46,10 @@ class FaultProxy:
         """What waited goes through."""
         self._thread.call(self._faults.flowing.set)
 
+    def silence(self) -> int:
+        """Let nothing through the open connections, for good; new ones work. Their number."""
+        return self._thread.call(self._faults.silence)
+
     def delay(self, seconds: float) -> None:
         """Hold each piece that long, in each direction."""
         self._set("delay", seconds)
@@ -83,6 +87,10 @@ class FaultProxy:
         """Cut the connection before such a statement reaches the server: it never happened."""
         return self._arm(_Trap(text, before=True))
 
+    def silence_at(self, text: str) -> Event:
+        """Let the connection fall silent in place of the answer to such a statement."""
+        return self._arm(_Trap(text, before=False, silent=True))
+
     def _arm(self, trap: "_Trap") -> Event:
         self._thread.call(lambda: self._faults.traps.append(trap))
         return trap.sprung
@@ -95,6 +103,7 @@ class FaultProxy:
 class _Trap:
     text: str
     before: bool
+    silent: bool = False
     sprung: Event = field(default_factory=Event)
 
 
@@ -116,6 +125,11 @@ class _Faults:
         for pair in pairs:
             pair.cut()
         return len(pairs)
+
+    def silence(self) -> int:
+        for pair in self.pairs:
+            pair.is_silent = True
+        return len(self.pairs)
 
     def trap_for(self, sql: str | None) -> _Trap | None:
         """The trap that this statement falls into; it is set no more."""
@@ -165,6 +179,7 @@ class _Pair:
         self._owed = 0  # answers to come that end with READY
         self._awaited: _Trap | None = None
         self._owed_first = 0  # those before the one that is to be lost
+        self.is_silent = False
 
     def cut(self) -> None:
         for writer in (self._to_client, self._to_server):
@@ -179,8 +194,12 @@ class _Pair:
         while data := await reader.read(CHUNK):
             await self._faults.flowing.wait()
             await self._slowly(len(data))
+            if self.is_silent:
+                continue
             writer.write(understand(data))
             await writer.drain()
+        if self.is_silent:
+            await asyncio.Event().wait()  # the other side is not told of the end either
         raise _Over
 
     async def _slowly(self, size: int) -> None:
@@ -216,6 +235,10 @@ class _Pair:
         return through
 
     def _spring(self, trap: _Trap) -> None:
+        if trap.silent:
+            self.is_silent = True
+            trap.sprung.set()
+            return
         self.cut()
         trap.sprung.set()
         raise _Over

@@ -104,7 +104,8 @@ class Jobs(Protocol):
         Not claimed are jobs past their start deadline, which applies to the first start alone, and
         `once` jobs whose name runs in any queue or was claimed earlier in this call. Beyond
         `limit` only `lease` jobs without a lost run are claimed, because they wait in the worker
-        for a free slot; others are passed over.
+        for a free slot, and none with one attempt left, which the worker's death would spend;
+        others are passed over.
 
         A claim may stop early, after at least one job, where the params of the claimed jobs are
         large; the next claim goes on there.
@@ -191,6 +192,7 @@ class Jobs(Protocol):
         letter or a failure. Members of a group stay until it is over, and its record goes with the
         last of them. Keys and slots stay for ever, so that no job is ever repeated. Workers that
         stopped that long ago, or were last seen then and are not alive, are removed from the
-        registry; their runs still name them. Returns the number of deleted jobs.
+        registry; their runs still name them. Of the `limit` oldest events of no job, those that old
+        are deleted. Returns the number of deleted jobs.
         """
         ...

@@ -25,10 +25,14 @@ class Locks(Protocol):
     its heartbeat fails: a free lock is then a hint, and the former holder may still be running.
     """
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> HeldLock | None:
+    async def acquire_lock(
+        self, name: str, *, shared: bool = False, lasting: bool = False
+    ) -> HeldLock | None:
         """Acquire the lock of that name without waiting; None if another holder has it.
 
-        A `shared` lock admits other shared holders and excludes an exclusive one.
+        A `shared` lock admits other shared holders and excludes an exclusive one. A `lasting` lock
+        may stay held after its release, until the other lasting locks of this store are released:
+        a store may keep all of them on one connection.
 
         The lock is held until it is released, the store is closed or the process ends in any way;
         it is free at once after that. Two exclusive locks of one name exclude each other within a

@@ -175,7 +175,13 @@ class KeyValueStore(
             warnings += await clocks.skew_warnings(self._engine, self._clock, self._margin)
         return warnings
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> Lock | None:
+    async def acquire_lock(
+        self,
+        name: str,
+        *,
+        shared: bool = False,
+        lasting: bool = False,  # noqa: ARG002 - a lock needs no connection
+    ) -> Lock | None:
         """Acquire a named lock; return None if a live holder excludes it."""
         return await self._locks.acquire_lock(name, shared=shared)
 

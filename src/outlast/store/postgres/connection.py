@@ -1,6 +1,7 @@
 """Connections to the server, and translation of its errors."""
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -24,8 +25,23 @@ from outlast.store.postgres.url import PostgresUrl
 CONNECT_TIMEOUT_S: Final = 5.0
 """Seconds within which the server must accept a connection."""
 
+DEADLINE_S: Final = 30.0
+"""Seconds within which a statement must be answered, on connections that are not watched."""
+
+KEEPALIVE_IDLE_S: Final = 10
+"""Seconds without traffic after which TCP probes the other end."""
+
+TCP_OPTIONS: Final = (
+    ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 25_000),  # milliseconds for which sent data may be unacknowledged
+)
+
 SETTINGS: Final = {
     "application_name": "outlast",
+    # Single statements; transactions name their isolation level when they begin.
+    "default_transaction_isolation": "read committed",
     # The live tables may be empty when they are analysed and full soon after: a plan with a
     # sequential scan would be kept.
     "enable_seqscan": "off",
@@ -34,6 +50,12 @@ SETTINGS: Final = {
     # A bitmap scan reads every match before the first row: a page would cost the whole table.
     "enable_bitmapscan": "off",
     "jit": "off",
+    # The server notices a client that is gone, and gives up what it had locked.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+    "idle_in_transaction_session_timeout": "60000",
 }
 
 _PLANS_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
@@ -67,18 +89,27 @@ RETRYABLE = (
 """Nothing was written, and a retry may succeed."""
 
 
-async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.Connection:
+async def connect(
+    address: PostgresUrl,
+    *,
+    plans_once: bool = False,
+    deadline: float = DEADLINE_S,
+) -> asyncpg.Connection:
     """Open a connection with the settings of the store; raises OperatorError.
 
     `plans_once`: use generic plans, for statements that find their rows by key. Planning them for
-    each call would take longer than running them.
+    each call would take longer than running them. `deadline`: seconds that a statement may take.
     """
     settings = {} if address.pooler else SETTINGS | (_PLANS_ONCE if plans_once else {})
     cache = {"statement_cache_size": 0} if address.pooler else {}
     with translated(address):
         try:
             connection = await asyncpg.connect(
-                address.dsn, timeout=CONNECT_TIMEOUT_S, server_settings=settings, **cache
+                address.dsn,
+                timeout=CONNECT_TIMEOUT_S,
+                command_timeout=deadline,
+                server_settings=settings,
+                **cache,
             )
         except (
             ValueError,
@@ -89,6 +120,7 @@ async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.
                 f"{address.safe_text} names no database server: {error}"
             ) from error
         try:
+            keep_alive(connection)
             await connection.set_type_codec(
                 "uuid", encoder=str, decoder=str, schema="pg_catalog", format="text"
             )
@@ -96,6 +128,22 @@ async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.
             connection.terminate()
             raise
         return connection
+
+
+def socket_of(connection: asyncpg.Connection) -> Any:
+    """Return the socket of a connection."""
+    return connection._transport.get_extra_info("socket")  # noqa: SLF001 - asyncpg has no public access
+
+
+def keep_alive(connection: asyncpg.Connection) -> None:
+    """Let TCP notice within half a minute that the other end is gone."""
+    sock = socket_of(connection)
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in TCP_OPTIONS:
+        if hasattr(socket, name):  # not every system has them
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 @contextmanager

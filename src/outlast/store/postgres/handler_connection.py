@@ -1,5 +1,8 @@
 """Connections given to handlers: they refuse statements after their transaction has ended."""
 
+import asyncio
+import os
+import socket
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar
@@ -7,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar
 import asyncpg
 
 from outlast.core.sync_coroutine import run_without_waiting
-from outlast.errors import OperatorError, RunError
+from outlast.errors import RunError, StoreUnavailable
 from outlast.store.postgres.caller_connection import run_in_thread
 from outlast.store.postgres.caller_drivers import ForeignAsyncpgRunner, PsycopgRunner
-from outlast.store.postgres.connection import CONNECT_TIMEOUT_S, translated
+from outlast.store.postgres.connection import CONNECT_TIMEOUT_S, keep_alive, translated
 from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.unit_of_work import StatementRunner
 from outlast.store.postgres.url import PostgresUrl
@@ -26,6 +29,12 @@ PSYCOPG_MISSING: Final = (
     "'psycopg[binary]', or make the handler async"
 )
 APPLICATION_NAME: Final = "outlast handler"
+_LIBPQ_TCP_OPTIONS: Final = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 CLOSE_TIMEOUT_S: Final = 1.0
 """Seconds that closing a connection may take."""
 
@@ -127,7 +136,7 @@ class AsyncHandlerConnection:
     async def begin(self) -> None:
         """Open a transaction."""
         # By the API of asyncpg: the handler's own transactions then become savepoints.
-        await self.connection.transaction().start()
+        await self.connection.transaction(isolation="read_committed").start()
 
     async def step(self, step: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine that uses `runner`."""
@@ -163,8 +172,18 @@ class ThreadHandlerConnection:
         """A no-op: psycopg begins a transaction with the first statement."""
 
     async def step(self, step: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that uses `runner`."""
-        return await run_in_thread(lambda: run_without_waiting(step))
+        """Return the result of a coroutine that uses `runner`; cancelled, break the connection."""
+        running = asyncio.ensure_future(run_in_thread(lambda: run_without_waiting(step)))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._break()  # the thread may wait for a reply that never comes
+            await asyncio.wait([running])
+            raise
+
+    def _break(self) -> None:
+        with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as sock:
+            sock.shutdown(socket.SHUT_RDWR)
 
     async def close(self, *, at_once: bool) -> None:  # noqa: ARG002 - the handler's thread may use it
         """Roll back and close, unless the handler's thread is in a statement."""
@@ -190,6 +209,7 @@ async def connect_async(address: PostgresUrl, probe: Probe | None) -> HandlerCon
             server_settings={} if address.pooler else {"application_name": APPLICATION_NAME},
             **cache,
         )
+    keep_alive(connection)
     connection.guard = PostgresTransactionGuard()
     return AsyncHandlerConnection(connection, address, probe)
 
@@ -210,11 +230,15 @@ def _connect_psycopg(address: PostgresUrl) -> Any:
         raise RunError(PSYCOPG_MISSING) from error
     try:
         connection = _guarded_psycopg_class().connect(
-            address.dsn, connect_timeout=int(CONNECT_TIMEOUT_S), application_name=APPLICATION_NAME
+            address.dsn,
+            connect_timeout=int(CONNECT_TIMEOUT_S),
+            application_name=APPLICATION_NAME,
+            **_LIBPQ_TCP_OPTIONS,
         )
     except psycopg.Error as error:
         why = str(error).partition("\n")[0][:200]
-        raise OperatorError(f"{address.safe_text} cannot be reached by psycopg: {why}") from error
+        raise StoreUnavailable(f"{address.safe_text} does not answer psycopg: {why}") from error
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     if address.pooler:
         connection.prepare_threshold = None
     return connection

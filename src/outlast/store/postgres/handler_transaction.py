@@ -4,20 +4,29 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from outlast.clock import Clock
 from outlast.core.decide import Change
-from outlast.errors import OutlastError, RunError, TransactionTimeout
+from outlast.errors import OutlastError, RunError, StoreUnavailable, TransactionTimeout
 from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.caller_connection import to_asyncpg_error
 from outlast.store.postgres.connection import translate_error
 from outlast.store.postgres.handler_connection import ENDED_BY_HANDLER, HandlerConnection
-from outlast.store.postgres.operations.apply import apply_changes
+from outlast.store.postgres.operations.apply import apply_changes, are_recorded
 from outlast.store.postgres.pool import ConnectionPool
+from outlast.store.postgres.retry import retry_while_unavailable
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, begin_unit
 
 T = TypeVar("T")
+
+MIN_COMMIT_S: Final = 10.0
+"""Seconds that a commit may take without a reply, at least; the time limit of a longer transaction
+applies to its commit again."""
+
+TERMINATE_PAUSE_S: Final = 0.05
+"""Seconds between two checks whether a terminated session has ended."""
 
 FAILED_TRANSACTION_STATE: Final = "25P02"
 ENDED: Final = "this run.transaction() has ended"
@@ -50,6 +59,7 @@ class PostgresTransaction:
         self._clock = clock
         self._within = within
         self._notify = notify
+        self.on_end: Callable[[], None] | None = None  # called once, when the connection is closed
         self.expired = asyncio.Event()
         self._expired = False
         self._is_ended = False
@@ -76,12 +86,12 @@ class PostgresTransaction:
             if self._is_ended:
                 raise RunError(ENDED)
             self._guard.is_active = False
-            work = await self._step(self._finish(changes))
+            notification = await self._commit(changes)
         finally:
             await self._close()
-        if work is not None:
-            self._notify(work.notification)
-        return work is not None
+        if notification is not None:
+            self._notify(notification)
+        return notification is not None
 
     def check(self) -> None:
         """Raise TransactionTimeout or RunError if the transaction cannot be committed."""
@@ -102,6 +112,31 @@ class PostgresTransaction:
             await self._ending
         elif not self._is_ended:
             await self._close()
+
+    async def _commit(self, changes: Sequence[Change]) -> Notification | None:
+        """Apply the changes and commit; None if one is refused.
+
+        If the reply is lost, the outcome is looked up: raises StoreUnavailable only if nothing was
+        committed.
+        """
+        try:
+            async with asyncio.timeout(max(MIN_COMMIT_S, self._within.total_seconds())):
+                work = await self._step(self._finish(changes))
+        except (StoreUnavailable, TimeoutError) as error:
+            found = await retry_while_unavailable(
+                partial(self._look_up, changes), self._handler_connection.address
+            )
+            if not found:
+                raise translate_error(error, self._handler_connection.address) from error
+            return Notification(ended=True)
+        return None if work is None else work.notification
+
+    async def _look_up(self, changes: Sequence[Change]) -> bool:
+        """End the transaction at the server, and return whether it had committed the changes."""
+        session = {"pid": self._pid, "xid": self._xid}
+        while await self._pool.rows("handler_transaction.terminate", **session):  # noqa: ASYNC110
+            await asyncio.sleep(TERMINATE_PAUSE_S)
+        return await are_recorded(self._pool, changes)
 
     async def _begin(self) -> None:
         runner = self._handler_connection.runner
@@ -141,9 +176,17 @@ class PostgresTransaction:
         if isinstance(translated, OutlastError):
             return translated
         if state is None:
-            return error
+            return self._without_state(error)
         why = str(error).partition("\n")[0][:200]
         return RunError(f"run.transaction() could not be committed: {why}")
+
+    def _without_state(self, error: Exception) -> Exception:
+        """Return StoreUnavailable for a broken connection of psycopg, else the error itself."""
+        if not type(error).__module__.startswith("psycopg"):
+            return error
+        why = str(error).partition("\n")[0][:200]
+        url = self._handler_connection.address.safe_text
+        return StoreUnavailable(f"{url} does not answer: {why}")
 
     def _expire(self) -> None:
         if not self._is_ended:
@@ -164,6 +207,9 @@ class PostgresTransaction:
         with suppress(Exception):  # the connection may be broken, and is not used any more
             await self._handler_connection.close(at_once=self._expired)
         self._guard.is_active = True  # later use by the handler is refused
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -1,23 +1,24 @@
 """Connection pool of one event loop: one connection per purpose, opened when first needed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from outlast.clock import Clock
+from outlast.core.run import LeaseHolder
 from outlast.errors import OperatorError, StoreClosed, StoreUnavailable
 from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.connection import (
     CONNECTION_ERRORS,
     RETRYABLE,
-    connect,
     is_connection_error,
     translate_error,
 )
 from outlast.store.postgres.group_commit import GroupCommit
 from outlast.store.postgres.operations.scan_floor import TIMELESS, Pace, ScanFloors
 from outlast.store.postgres.placeholders import Probe
+from outlast.store.postgres.pooled_connection import PooledConnection
 from outlast.store.postgres.unit_of_work import AsyncpgRunner, PostgresUnitOfWork, Row, begin_unit
 from outlast.store.postgres.url import PostgresUrl
 
@@ -26,59 +27,14 @@ T = TypeVar("T")
 READ_CONNECTIONS: Final = 2
 """Number of connections that single reads are spread over."""
 
+MAX_HANDLER_CONNECTIONS: Final = 20
+"""Number of handler transactions of one process that are open at a time; others wait."""
+
 MAX_TRANSACTION_ATTEMPTS: Final = 10
 """Number of times a transaction is begun again after a deadlock or lock timeout."""
 
 MAX_READ_ATTEMPTS: Final = 2
 """Number of attempts of a read whose connection breaks."""
-
-
-class PooledConnection:
-    """One connection, used by one task at a time and reopened when it breaks."""
-
-    def __init__(
-        self, address: PostgresUrl, probe: Probe | None, *, plans_once: bool = False
-    ) -> None:
-        self._address = address
-        self._plans_once = plans_once
-        self._probe = probe
-        self._turn = asyncio.Lock()
-        self._runner: AsyncpgRunner | None = None
-
-    @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[AsyncpgRunner]:
-        """Yield the connection for exclusive use; a broken one is replaced on the next use."""
-        async with self._turn:
-            if self._runner is None or self._runner.connection.is_closed():
-                connection = await connect(self._address, plans_once=self._plans_once)
-                self._runner = AsyncpgRunner(connection, self._address.schema, self._probe)
-            try:
-                yield self._runner
-            except asyncio.CancelledError:
-                self._drop()  # a statement may be half sent
-                raise
-            except CONNECTION_ERRORS as error:
-                if is_connection_error(error):
-                    self._drop()
-                raise
-
-    def _drop(self) -> None:
-        if self._runner is not None:
-            self._runner.connection.terminate()
-            self._runner = None
-
-    async def close(self) -> None:
-        """Wait for the current user and close the connection; idempotent."""
-        async with self._turn:
-            if self._runner is not None and not self._runner.connection.is_closed():
-                with suppress(*CONNECTION_ERRORS):
-                    await self._runner.connection.close(timeout=1)
-            self._runner = None
-
-    def terminate(self) -> None:
-        """Close the connection without waiting, from any thread: its loop may be closed."""
-        with suppress(Exception):
-            self._drop()
 
 
 class ConnectionPool:
@@ -100,6 +56,7 @@ class ConnectionPool:
         self._group_commits: dict[str, GroupCommit[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
+        self.handler_slots = asyncio.Semaphore(MAX_HANDLER_CONNECTIONS)
         # A loop that shuts down finalises its async generators: this one closes the pool.
         self._finalizer = self._close_on_shutdown()
         with suppress(StopIteration):
@@ -108,6 +65,9 @@ class ConnectionPool:
         self.floors = ScanFloors(time, pace)
         self.prefetch_floors = ScanFloors(time, pace)  # of claims that only prefetch
         self.backlogged_queues: set[str] = set()  # queues whose last claim left jobs waiting
+        # Prefixes of claims that ended without a reply, by holder and queue, each with the time of
+        # the loop until which it is looked for.
+        self.unanswered_claims: dict[tuple[LeaseHolder, str], dict[str, float]] = {}
 
     def connection(self, purpose: str) -> PooledConnection:
         """Return the connection for a purpose; raises StoreClosed if the pool is closed."""
@@ -116,7 +76,7 @@ class ConnectionPool:
         if purpose not in self._connections:
             is_read = purpose.startswith("read")  # the plan of a read depends on its values
             self._connections[purpose] = PooledConnection(
-                self._address, self._probe, plans_once=not is_read
+                self._address, self._probe, plans_once=not is_read, must_end=purpose == "claim"
             )
         return self._connections[purpose]
 
@@ -152,18 +112,26 @@ class ConnectionPool:
         translated, except errors about a value: the operation reports which value it was.
         """
         connection = self.connection(purpose)
+        try:
+            return await self.repeat_on_conflict(lambda: self._transact(connection, operation))
+        except Exception as error:
+            translated = translate_error(error, self._address)
+            if translated is error or not isinstance(translated, OperatorError):
+                raise
+            raise translated from error
+
+    async def repeat_on_conflict(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of an operation; repeat it after a deadlock or lock timeout.
+
+        Raises StoreBusy after the last attempt. Each attempt must be one transaction.
+        """
         for left in reversed(range(MAX_TRANSACTION_ATTEMPTS)):
             try:
-                return await self._transact(connection, operation)
+                return await operation()
             except RETRYABLE as error:
                 if not left:
                     raise translate_error(error, self._address) from error
                 await asyncio.sleep(0)
-            except Exception as error:
-                translated = translate_error(error, self._address)
-                if translated is error or not isinstance(translated, OperatorError):
-                    raise
-                raise translated from error
         raise AssertionError("unreachable")
 
     async def with_reconnect(self, read: Callable[[], Awaitable[T]], *, attempts: int) -> T:

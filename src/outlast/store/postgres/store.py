@@ -39,6 +39,7 @@ from outlast.store.postgres.operations.transfer import PostgresTransferOperation
 from outlast.store.postgres.operations.workers import PostgresWorkerOperations
 from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.pool import ConnectionPool
+from outlast.store.postgres.pooled_connection import open_watched
 from outlast.store.postgres.unit_of_work import AsyncpgRunner
 from outlast.store.postgres.url import parse_url
 from outlast.store.subscribers import Subscribers
@@ -108,14 +109,12 @@ class PostgresStore(
         if self._owner_pid == os.getpid():
             return
         with translated(self.address):
-            connection = await connect(self.address)
+            runner, _ = await open_watched(self.address, self._probe)
             try:
-                await migrate(
-                    AsyncpgRunner(connection, self.address.schema, self._probe), self.address
-                )
+                await migrate(runner, self.address)
             finally:
                 with suppress(Exception):
-                    await connection.close(timeout=1)
+                    await runner.connection.close(timeout=1)
         with self._guard:
             self._pools.clear()  # after a fork, the parent keeps its own pools
             self._owner_pid = os.getpid()
@@ -137,10 +136,12 @@ class PostgresStore(
         await asyncio.to_thread(self._subscribers.disconnect)
         await asyncio.to_thread(self._loop_thread.stop)
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> PostgresLock | None:
+    async def acquire_lock(
+        self, name: str, *, shared: bool = False, lasting: bool = False
+    ) -> PostgresLock | None:
         """Acquire a named lock; return None if it is held."""
         self._require_open()
-        return await self._locks.acquire(name, shared=shared)
+        return await self._locks.acquire(name, shared=shared, lasting=lasting)
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         """Return those names whose lock is free."""

@@ -1,6 +1,7 @@
 """Statement runners on a connection, and the unit of work of one transaction."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from outlast.clock import Clock, to_micros
@@ -29,17 +30,25 @@ class StatementRunner(Protocol):
 class AsyncpgRunner:
     """Runs named statements on an asyncpg connection."""
 
-    def __init__(self, connection: Any, schema: str, probe: Probe | None = None) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        schema: str,
+        probe: Probe | None = None,
+        watch: AbstractContextManager[None] | None = None,
+    ) -> None:
         self.connection = connection
         self._statements = statements(schema)
         self._probe = probe
+        self._watch = watch or nullcontext()
 
     async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
         """Run a statement and return its rows."""
         statement = self._statements[name]
         if self._probe is not None:
             self._probe(name, False)
-        found: list[Row] = await self.connection.fetch(statement.text, *statement.bind(values))
+        with self._watch:
+            found: list[Row] = await self.connection.fetch(statement.text, *statement.bind(values))
         if self._probe is not None:
             self._probe(name, True)
         return found
@@ -49,7 +58,8 @@ class AsyncpgRunner:
         statement = self._statements[name]
         if self._probe is not None:
             self._probe(name, False)
-        status = await self.connection.execute(statement.text, *statement.bind(values))
+        with self._watch:
+            status = await self.connection.execute(statement.text, *statement.bind(values))
         if self._probe is not None:
             self._probe(name, True)
         return count(status)
@@ -58,7 +68,8 @@ class AsyncpgRunner:
         """Run several statements without values: one migration."""
         if self._probe is not None:
             self._probe(name, False)
-        await self.connection.execute(text)
+        with self._watch:
+            await self.connection.execute(text)
         if self._probe is not None:
             self._probe(name, True)
 

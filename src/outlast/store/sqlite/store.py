@@ -137,7 +137,13 @@ class SqliteStore(
             ):
                 await asyncio.to_thread(close)
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> FileLock | None:
+    async def acquire_lock(
+        self,
+        name: str,
+        *,
+        shared: bool = False,
+        lasting: bool = False,  # noqa: ARG002 - a file lock needs no connection
+    ) -> FileLock | None:
         """Acquire the named file lock at once; None if another holder has it."""
         self._require_open()
         acquiring = asyncio.ensure_future(

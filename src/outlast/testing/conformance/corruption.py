@@ -43,6 +43,10 @@ class CorruptionInjector(Protocol):
         """Take away the row of the slot that the job was made for."""
         ...
 
+    async def drop_active_key(self, key: str) -> None:
+        """Delete an active key, whichever job holds it."""
+        ...
+
 
 class ModelWrecker:
     """Breaks a model store."""
@@ -79,6 +83,9 @@ class ModelWrecker:
     async def drop_slot_row(self, job_id: JobId) -> None:
         rows = self._tables.slots.items()
         self._tables.slots = {slot: row for slot, row in rows if row.job_id != job_id}
+
+    async def drop_active_key(self, key: str) -> None:
+        del self._tables.active_keys[key]
 
     def _adrift(self, job: Job) -> Job:
         runs, before = self._tables.runs[job.id], self._chained_from(job)

@@ -1,5 +1,7 @@
 """`verify` finds injected corruption. Takes a fixture `wrecker`."""
 
+from typing import Any
+
 import pytest
 
 from outlast.core.audit.violation import ViolationCode
@@ -143,3 +145,25 @@ async def test_active_key_of_a_job_that_is_gone_is_refuted(
 
     codes = [code for code, _ in await _found(store)]
     assert ViolationCode.DANGLING_KEY in codes
+
+
+@pytest.mark.parametrize("linked", [{}, LINKED], ids=["lease", "linked"])
+async def test_unfinished_job_that_lost_its_active_key_is_refuted(
+    store: Store, wrecker: CorruptionInjector, linked: dict[str, Any]
+) -> None:
+    """Also once another job holds the key."""
+    claim = await started(store, active_key="k", **linked)
+    await settle(store, claim, FAILED)
+    job_id = (await store.chain(claim.id))[-1].id
+
+    await wrecker.drop_active_key("k")
+
+    assert await _found(store) == [(ViolationCode.KEY_NOT_HELD, job_id)]
+    assert (await store.add([make_job(active_key="k")]))[0].created
+    assert await _found(store) == [(ViolationCode.KEY_NOT_HELD, job_id)]
+
+
+async def test_ended_job_need_not_hold_its_active_key(store: Store) -> None:
+    await ended(store, FAILED, active_key="k", max_attempts=1)
+
+    assert await _found(store) == []

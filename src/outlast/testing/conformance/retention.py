@@ -6,6 +6,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed, Skipped, Stopped
 from outlast.core.state import State
 from outlast.store.contract import Store
+from outlast.store.contract import runs as run_contract
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,
@@ -184,3 +185,37 @@ async def test_neighbours_of_what_is_pruned_are_untouched(store: Store, clock: F
 
     assert await store.get([young.id, new_id()]) == [young, None]
     assert await store.runs(young.id) == runs
+
+
+async def test_old_events_of_no_job_are_pruned(store: Store, clock: FakeClock) -> None:
+    await store.pause("old", reason=None, span=None)
+    clock.advance(HOUR + TICK)
+    await store.pause("young", reason=None, span=None)
+
+    await store.prune(older_than=HOUR, limit=MANY)
+
+    assert [event.queue for event in await store.events(None)] == ["young"]
+    assert [event.queue for event in await store.stream(limit=MANY)] == ["young"]
+
+
+async def test_events_of_no_job_are_pruned_the_oldest_first(store: Store, clock: FakeClock) -> None:
+    for number in range(3):
+        await store.pause(f"queue-{number}", reason=None, span=None)
+    clock.advance(HOUR + TICK)
+
+    await store.prune(older_than=HOUR, limit=2)
+
+    assert [event.queue for event in await store.events(None)] == ["queue-2"]
+
+
+async def test_read_of_the_events_of_no_job_is_bounded(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_contract, "MAX_EVENTS_OF_NO_JOB", 2)
+    for number in range(3):
+        await store.pause(f"queue-{number}", reason=None, span=None)
+
+    newest = await store.events(None)
+
+    assert [event.queue for event in newest] == ["queue-1", "queue-2"]
+    assert len(await store.stream(limit=MANY)) == 3

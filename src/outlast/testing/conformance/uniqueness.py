@@ -1,6 +1,7 @@
 """Slots, dedupe keys and active keys have one job each, and the loser learns its id."""
 
 from datetime import timezone
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from outlast.core.event import (
     Skipped,
     Stopped,
 )
-from outlast.core.job import DedupeKey, Slot
+from outlast.core.job import DedupeKey, Job, Slot
+from outlast.core.lineage import retry_copy
 from outlast.core.state import State
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added
@@ -28,6 +30,7 @@ from outlast.testing.conformance.factories import (
     ended,
     job_of,
     make_job,
+    new_id,
     put,
     settle,
     started,
@@ -246,3 +249,42 @@ async def test_equal_moments_of_two_time_zones_are_one_slot(store: Store, clock:
 
     assert (await _loser(store, slot=Slot(series="daily", at=there))).id == holder
     assert (await job_of(store, holder)).state is State.QUEUED
+
+
+async def _dead_letter(store: Store, **over: Any) -> Job:
+    return await job_of(store, await ended(store, FAILED, max_attempts=1, **over))
+
+
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
+async def test_retry_holds_the_active_key_of_its_job(store: Store, delivery: Delivery) -> None:
+    dead = await _dead_letter(store, delivery=delivery, active_key="sync")
+
+    retry = retry_copy(dead, new_id())
+    [added] = await store.add([retry])
+
+    assert added.created
+    assert (await job_of(store, retry.id)).active_key == "sync"
+    assert (await _loser(store, active_key="sync")).id == dead.id, "the root of the chain holds it"
+    await settle(store, await take(store), SUCCEEDED)
+    assert await put(store, active_key="sync"), "it is free when the retry has ended"
+
+
+async def test_retry_of_a_job_whose_active_key_is_taken_is_not_stored(store: Store) -> None:
+    dead = await _dead_letter(store, active_key="sync")
+    holder = await put(store, active_key="sync")
+
+    retry = retry_copy(dead, new_id())
+    [added] = await store.add([retry])
+
+    assert added == Added(holder, created=False)
+    assert await store.get([retry.id]) == [None]
+    assert [job.id for job in await store.chain(dead.id)] == [dead.id]
+
+
+async def test_jobs_with_one_active_key_are_retried_one_at_a_time(store: Store) -> None:
+    first, second = [await _dead_letter(store, active_key="sync") for _ in range(2)]
+
+    added = await store.add([retry_copy(first, new_id()), retry_copy(second, new_id())])
+
+    assert [each.created for each in added] == [True, False]
+    assert added[1].id == first.id

@@ -1,6 +1,7 @@
 """Reclaims the runs of workers whose processes are all dead, before their leases expire."""
 
 from collections.abc import AsyncIterator, Callable
+from itertools import compress
 from typing import Final
 
 from outlast.core.decide import decide
@@ -42,17 +43,19 @@ class DeadWorkerReclaimer:
             return 0
         try:
             jobs = [job async for job in self._running() if job.boot_id == boot]
-            for job in jobs:
-                log_events.job_lost(
-                    Lease(job.id, job.token), reason="owner_dead", holder=job.holder
-                )
-            changes = [
-                decide(job, Lost(Loss.OWNER_DEAD, _holder_text(job)), new_id=self._new_id)
-                for job in jobs
-            ]
-            return sum(await self._store.apply(changes)) if changes else 0
+            return await self._lose(jobs) if jobs else 0
         finally:
             await lock.release()
+
+    async def _lose(self, jobs: list[Job]) -> int:
+        changes = [
+            decide(job, Lost(Loss.OWNER_DEAD, _holder_text(job)), new_id=self._new_id)
+            for job in jobs
+        ]
+        lost = list(compress(jobs, await self._store.apply(changes)))
+        for job in lost:
+            log_events.job_lost(Lease(job.id, job.token), reason=Loss.OWNER_DEAD, holder=job.holder)
+        return len(lost)
 
     async def _running(self) -> AsyncIterator[Job]:
         after = 0

@@ -64,13 +64,14 @@ async def identify(store: IdentityStore, options: WorkerOptions, boot_id: str) -
     locks = [await _scope_lock(store, options.scope)] if options.topology == "single" else []
     try:
         name, lock = await _name_lock(store, options.instance_id)
-    except IdentityInUse:
+        locks.append(lock)
+        holder = LeaseHolder(instance_id=name, boot_id=boot_id)
+        boot_lock = await join_identity(store, holder)
+    except OperatorError:  # another attempt must not find its own locks held
         for each in locks:
             await each.release()
         raise
-    holder = LeaseHolder(instance_id=name, boot_id=boot_id)
-    boot_lock = await join_identity(store, holder)
-    held = (each for each in (*locks, lock, boot_lock) if each is not None)
+    held = (each for each in (*locks, boot_lock) if each is not None)
     return WorkerIdentity(holder, tuple(held))
 
 
@@ -86,11 +87,11 @@ async def remove_boot_lock(store: Locks, holder: LeaseHolder) -> None:
 
 async def join_identity(store: Locks, holder: LeaseHolder) -> HeldLock | None:
     """Share the boot's lock, which marks this process as alive; None if it cannot be shared."""
-    return await store.acquire_lock(holder.boot_id, shared=True)
+    return await store.acquire_lock(holder.boot_id, shared=True, lasting=True)
 
 
 async def _scope_lock(store: Locks, scope: str) -> HeldLock:
-    lock = await store.acquire_lock(f"scope.{_check_length(scope, what='scope')}")
+    lock = await store.acquire_lock(f"scope.{_check_length(scope, what='scope')}", lasting=True)
     if lock is None:
         raise IdentityInUse(
             f"a worker of topology single serves the scope {scope!r} already; stop that one, or "
@@ -101,7 +102,8 @@ async def _scope_lock(store: Locks, scope: str) -> HeldLock:
 
 async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
-        lock = await store.acquire_lock(f"worker.{_check_length(given, what='instance id')}")
+        _check_length(given, what="instance id")
+        lock = await store.acquire_lock(f"worker.{given}", lasting=True)
         if lock is None:
             raise IdentityInUse(
                 f"a worker named {given!r} is running already; stop that one, or give this one "
@@ -112,7 +114,8 @@ async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, Held
     in_use = await _names_in_use(store)
     for number in count(1):
         name = f"{host}-{number}"
-        if name not in in_use and (lock := await store.acquire_lock(f"worker.{name}")):
+        lock_name = f"worker.{name}"
+        if name not in in_use and (lock := await store.acquire_lock(lock_name, lasting=True)):
             return name, lock
     raise AssertionError("count() never ends")
 

@@ -31,6 +31,7 @@ from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe
+from outlast.telemetry.outage_log import OutageLog
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
 from outlast.worker.maintenance.recovery import Recovery, RecoveryScope
 from outlast.worker.periodic import run_periodically
@@ -67,6 +68,10 @@ MAX_CLOSE_ATTEMPTS: Final = 5
 """Attempts of a stopping supervisor to close the runs of a dead child."""
 
 TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
+"""Errors of the store that a starting worker waits out."""
+
+RETRY_PAUSE_S: Final = 0.5
+"""Seconds between two attempts of a step of the start."""
 
 
 BackgroundServices = Callable[[Store, Settings, asyncio.Event], Coroutine[Any, Any, None]]
@@ -107,6 +112,7 @@ class Supervisor:
         self._moved_error: StoreMoved | None = None
         self._stop_requested = asyncio.Event()
         self._force_requested = asyncio.Event()
+        self._announce_stop = asyncio.Event()  # the next heartbeat is due now
         self._settled: Counter[str] = Counter()
         self._schedules_written = asyncio.Event()
         self._pool = ChildPool(
@@ -163,9 +169,7 @@ class Supervisor:
             log.warning("no job type of this app uses queue %s by default", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
-            await first(
-                retry_transient(self._store.open, (StoreBusy, StoreFull)), self._stop_requested
-            )
+            await first(retry_transient(self._store.open), self._stop_requested)
             if not self._stop_requested.is_set():
                 await first(retry_transient(self._complete_transfer), self._stop_requested)
             return WorkerExit.OK if self._stop_requested.is_set() else await self._serve(hello)
@@ -173,7 +177,12 @@ class Supervisor:
             await self._store.close()
 
     async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
-        identity = await identify(self._store, self._options, self._boot.name)
+        identity = await first(
+            retry_transient(lambda: identify(self._store, self._options, self._boot.name)),
+            self._stop_requested,
+        )
+        if identity is None:
+            return WorkerExit.OK
         holder = identity.holder
         info = worker_info(self._options, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
@@ -250,7 +259,10 @@ class Supervisor:
                 running.call_soon_threadsafe(wake.set)
 
         async def heartbeat() -> None:
-            await self._store.heartbeat(identity.holder, span=settings.lease)
+            is_stopping = self._stop_requested.is_set()
+            await self._store.heartbeat(
+                identity.holder, span=settings.lease, is_stopping=is_stopping
+            )
             await self._check_moved()
             if identity.is_lost and not self._stop_requested.is_set():
                 log.error(
@@ -270,7 +282,12 @@ class Supervisor:
             error_backoff=1,
         )
         yield run_periodically(
-            settings.renew, heartbeat, what=alive, random=random, error_backoff=1
+            settings.renew,
+            heartbeat,
+            what=alive,
+            random=random,
+            wake=self._announce_stop,
+            error_backoff=1,
         )
         yield run_periodically(
             min(CHECK_INTERVAL, settings.max_silence / 4), watchdog.check_once, random=random
@@ -288,6 +305,7 @@ class Supervisor:
     async def _stop(self) -> WorkerExit:
         """Stop in order within the grace, then by force; a second signal skips the grace."""
         self._stop_requested.set()
+        self._announce_stop.set()
         self._pool.stop(self._grace)
         await first(self._pool.wait_gone(self._grace + EXIT_TIMEOUT_S), self._force_requested)
         await self._pool.wait_gone(0.0)
@@ -355,19 +373,18 @@ class Supervisor:
                 return
 
 
-async def retry_transient(
-    step: Callable[[], Awaitable[object]],
-    transient: tuple[type[OperatorError], ...] = TRANSIENT_ERRORS,
-) -> None:
-    """Run a step, and repeat it while it raises one of the transient errors."""
+async def retry_transient(step: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of a step of the start; repeat it while it raises a transient error."""
+    outage = OutageLog(log, "start")
     while True:
         try:
-            await step()
-        except transient as error:
-            log.warning("cannot start yet, will try again: %s", error)
-            await asyncio.sleep(0.5)
+            result = await step()
+        except TRANSIENT_ERRORS as error:
+            outage.failed(error)
+            await asyncio.sleep(RETRY_PAUSE_S)
         else:
-            return
+            outage.recovered()
+            return result
 
 
 async def first(step: Awaitable[T], event: asyncio.Event) -> T | None:

@@ -144,7 +144,25 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         await _forget_groups(context, before)
         await positions.forget_left(context)
         await delete_old_workers(context, before)
+        await _delete_events_of_no_job(context, before, limit)
         return gone
+
+
+async def _delete_events_of_no_job(context: StoreContext, before: datetime, limit: int) -> None:
+    """Delete the old ones of the oldest `limit` events of no job, each in one unit of work."""
+    span = key_layout.of_job(key_layout.EVENT, key_layout.NO_JOB)
+    entries = await context.engine.range(span, limit=limit)
+    keys = [key_layout.stream_key(entry.value["id"]) for entry in entries]
+    for entry, event in zip(entries, await context.engine.get(keys), strict=True):
+        if event is not None and runs.event(event.value).at >= before:
+            break  # the later ones are newer
+        await context.run_unit(partial(_delete_event, entry=entry))
+
+
+async def _delete_event(unit: UnitOfWork, *, entry: StoredItem) -> None:
+    for key in (entry.key, key_layout.stream_key(entry.value["id"])):
+        if await unit.get(key) is not None:
+            unit.delete(key)
 
 
 async def _is_deserted(

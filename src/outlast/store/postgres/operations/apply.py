@@ -10,6 +10,7 @@ from outlast.core.event import EventKind
 from outlast.core.state import FINAL
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import allowed_while_sealed
+from outlast.store.postgres.connection import RETRYABLE
 from outlast.store.postgres.operations.apply_lookup import (
     JobIdentity,
     LockedJob,
@@ -32,12 +33,16 @@ from outlast.store.postgres.operations.savepoint import (
     is_unique_violation,
     with_savepoint,
 )
+from outlast.store.postgres.pool import ConnectionPool
 from outlast.store.postgres.retry import retry_while_unavailable
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.postgres.uuids import is_uuid
 
 MAX_FINISHED_PER_STATEMENT: Final = 1000
 """Number of runs that one statement finishes."""
+
+RECORDED_NAMES: Final = ("jobs", "tokens", "runs", "states")
+"""Parameters of `apply.recorded`."""
 
 
 class PostgresApplyOperations(PostgresOperations):
@@ -69,6 +74,8 @@ class PostgresApplyOperations(PostgresOperations):
         """Finish runs by one statement; after a data error, bisect to refuse the bad one alone."""
         try:
             await self._finish_plain(batch, numbers)
+        except RETRYABLE:
+            batch.mark_settled(numbers)  # the transaction of the rest is repeated after conflicts
         except Exception as error:
             if not is_data_error(error):
                 raise
@@ -274,6 +281,13 @@ async def _resolve(
     return resolve(change, locked)
 
 
+async def are_recorded(pool: ConnectionPool, changes: Sequence[Change]) -> bool:
+    """Return whether each change that closes a run is on record as requested."""
+    requested = [(each.job_id, each.token, each.move.run, each.move.to) for each in changes]
+    found = await pool.rows("apply.recorded", **columns(RECORDED_NAMES, requested))
+    return len(found) == len(requested)
+
+
 async def _recorded(
     work: PostgresUnitOfWork,
     outcomes: Sequence[tuple[Change, ResolvedChange | None]],
@@ -288,6 +302,6 @@ async def _recorded(
     ]
     if not requested:
         return frozenset()
-    names = ("jobs", "tokens", "runs", "states")
-    found = await work.rows("apply.recorded", **columns(names, [row[1:] for row in requested]))
+    values = columns(RECORDED_NAMES, [row[1:] for row in requested])
+    found = await work.rows("apply.recorded", **values)
     return frozenset(requested[n - 1][0] for (n,) in found)

@@ -29,6 +29,9 @@ from outlast.store.rows import jobs as job_rows
 
 log = logging.getLogger("outlast.store")
 
+RUN_PREFIX_LENGTH: Final = 30
+"""Number of characters that all run ids of one claim share."""
+
 MAX_CLAIM_ATTEMPTS: Final = 20
 """Number of times a claim is repeated after a conflict with another claim."""
 
@@ -115,30 +118,58 @@ class PostgresClaimOperations(PostgresOperations):
             lease=lease,
             prefix="",
         )
-        return await retry_while_unavailable(
-            partial(self._claim_idempotent, request, []), self.address
-        )
+        unanswered, key = self._pool.unanswered_claims, (holder, queue)
+        prefixes = unanswered.pop(key, {})  # taken: no other claim may return the same runs
+        try:
+            return await retry_while_unavailable(
+                partial(self._claim_idempotent, request, prefixes), self.address
+            )
+        finally:
+            if prefixes:
+                unanswered.setdefault(key, {}).update(prefixes)
 
     async def promote_due(self, *, limit: int) -> int:
         """Queue up to `limit` jobs whose time has come; return their number."""
-        with translated(self.address):
+
+        async def promote() -> int:
             async with self._pool.connection("claim").acquire() as runner:
                 return await runner.change("claim.promote", {"now": self._now, "limit": limit})
 
+        with translated(self.address):
+            return await self._pool.repeat_on_conflict(promote)
+
     async def _claim_idempotent(
-        self, request: PostgresClaimRequest, prefixes: list[str]
+        self, request: PostgresClaimRequest, prefixes: dict[str, float]
     ) -> list[Claim]:
         """Claim jobs. If the reply to an earlier attempt was lost, return the runs it opened.
 
-        Runs are found by their run-id prefix, one per attempt.
+        Runs are found by their run-id prefix, one per attempt. `prefixes` are those of attempts
+        without a reply, each with the time at which its leases expire.
         """
-        opened = (
-            await self._pool.rows("claim.opened_by_prefix", prefixes=prefixes) if prefixes else []
-        )
+        opened = await self._opened_by(prefixes) if prefixes else []
         if opened:
-            return [job_rows.claim(row) for row in opened]
-        prefixes.append(self._ids.prefix())
-        return await self._claim(replace(request, prefix=prefixes[-1]))
+            return opened
+        prefix = self._ids.prefix()
+        expires = asyncio.get_running_loop().time() + request.lease.total_seconds()
+        prefixes[prefix] = expires
+        claims = await self._claim(replace(request, prefix=prefix))
+        del prefixes[prefix]
+        return claims
+
+    async def _opened_by(self, prefixes: dict[str, float]) -> list[Claim]:
+        """Return the runs that claims without a reply opened, and forget those claims.
+
+        The claim connection is usable only when the session of the broken one has ended, so none
+        of them commits later. Behind a pooler that is not known: they stay until they expire.
+        """
+        async with self._pool.connection("claim").acquire() as runner:
+            found = await runner.fetch("claim.opened_by_prefix", {"prefixes": list(prefixes)})
+        claims, now = [job_rows.claim(row) for row in found], asyncio.get_running_loop().time()
+        answered = {claim.run_id[:RUN_PREFIX_LENGTH] for claim in claims}
+        for prefix, expires in tuple(prefixes.items()):
+            if prefix in answered or expires < now or not self.address.pooler:
+                del prefixes[prefix]
+        return claims
 
     async def _claim(self, request: PostgresClaimRequest) -> list[Claim]:
         promoted = False

@@ -43,7 +43,7 @@ class PostgresInsightOperations(PostgresOperations):
         schema = self.address.schema
         found = (await self._pool.rows("insight.describe", schema=schema))[0]
         version, database, number, size, commits, flushes = found
-        return {
+        facts = {
             "engine": f"PostgreSQL {version}",
             "address": self.address.safe_text,
             "database": f"{database}, schema {schema}",
@@ -51,6 +51,10 @@ class PostgresInsightOperations(PostgresOperations):
             "size": f"{size / BYTES_PER_MEGABYTE:,.1f} MB",
             "durability": f"synchronous_commit={commits}, fsync={flushes}",
         }
+        if self.address.pooler:
+            [(pinned,)] = await self._pool.rows("health.lock_sessions")
+            facts["connections pinned by locks"] = str(pinned)
+        return facts
 
 
 async def _overview(work: PostgresUnitOfWork, *, span: timedelta) -> Overview:

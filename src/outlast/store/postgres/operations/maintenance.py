@@ -13,7 +13,7 @@ from outlast.process_identity import process_scope, proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.jobs import full_scan
-from outlast.store.postgres.operations.workers import clear_registrations
+from outlast.store.postgres.operations.workers import clear_registrations, delete_workers
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
@@ -82,8 +82,12 @@ class PostgresMaintenanceOperations(PostgresOperations):
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         """Delete chains that ended before `older_than`; return the number of jobs."""
-        operation = partial(_prune, older_than=older_than, limit=limit)
-        return await self._pool.transact(require_open_store(operation))
+        prune = partial(_prune, older_than=older_than, limit=limit)
+        pruned = await self._pool.transact(require_open_store(prune))
+        # A transaction of its own: it waits for claims, and must hold no lock of a job meanwhile.
+        delete = partial(delete_workers, older_than=older_than, limit=limit)
+        await self._pool.transact(require_open_store(delete))
+        return pruned
 
 
 async def _remove_orphans(
@@ -105,6 +109,7 @@ async def _prune(work: PostgresUnitOfWork, older_than: timedelta, limit: int) ->
     roots = await work.rows("maintenance.prunable_chains", before=before, limit=limit)
     pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
     await work.run("maintenance.delete_empty_groups", before=before)
+    await work.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
     await clear_registrations(work, before)
     return pruned
 

@@ -11,6 +11,7 @@ from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease, RunRecord
+from outlast.store.contract import runs as run_contract
 from outlast.store.contract.jobs import Renewal
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.retry import retry_while_unavailable
@@ -31,7 +32,7 @@ class PostgresRunOperations(PostgresOperations):
             return []
         values: dict[str, Any] = distinct_leases(leases)
         values |= {"span": span // MICROSECOND, "now": self._now, "mono": self._mono}
-        found = await self._fetch_leased("runs.renew", values)
+        found = await self._fetch_leased("runs.renew", values, limit=span.total_seconds() / 3)
         held = {(job, token): cancel for job, token, cancel in found}
         keys = [(lease.job_id, lease.token) for lease in leases]
         return [Renewal(key in held, held.get(key, False)) for key in keys]
@@ -59,7 +60,9 @@ class PostgresRunOperations(PostgresOperations):
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         """Return the events of a job, or those about no job, by id."""
         if job_id is None:
-            return await self._events("runs.events_of_no_job")
+            return await self._events(
+                "runs.events_of_no_job", limit=run_contract.MAX_EVENTS_OF_NO_JOB
+            )
         return await self._events("runs.events", id=job_id) if is_uuid(job_id) else []
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
@@ -69,14 +72,22 @@ class PostgresRunOperations(PostgresOperations):
     async def _events(self, name: str, **values: Any) -> list[EventRecord]:
         return [job_rows.event(tuple(row)) for row in await self._pool.rows(name, **values)]
 
-    async def _fetch_leased(self, name: str, values: dict[str, Any]) -> list[Row]:
-        """Run an idempotent statement on the lease connection, which no other work delays."""
+    async def _fetch_leased(
+        self, name: str, values: dict[str, Any], *, limit: float | None = None
+    ) -> list[Row]:
+        """Run an idempotent statement on the lease connection, which no other work delays.
+
+        `limit`: seconds without a reply after which the connection is given up, as in `acquire`.
+        """
 
         async def fetch() -> list[Row]:
-            async with self._pool.connection("lease").acquire() as runner:
+            async with self._pool.connection("lease").acquire(limit=limit) as runner:
                 return await runner.fetch(name, values)
 
-        return await retry_while_unavailable(fetch, self.address) if values["jobs"] else []
+        if not values["jobs"]:
+            return []
+        repeated = partial(self._pool.repeat_on_conflict, fetch)
+        return await retry_while_unavailable(repeated, self.address)
 
 
 def distinct_leases(leases: Sequence[Lease]) -> dict[str, list[Any]]:

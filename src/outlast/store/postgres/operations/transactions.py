@@ -1,6 +1,6 @@
 """Transactions shared with callers and handlers: `add_within` and `begin`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from outlast.store.postgres.handler_transaction import PostgresTransaction
 from outlast.store.postgres.notify.channels import payload
 from outlast.store.postgres.operations.add import PostgresAddOperations, add_jobs
 from outlast.store.postgres.operations.savepoint import with_savepoint
+from outlast.store.postgres.retry import retry_while_unavailable
 from outlast.store.postgres.unit_of_work import (
     AsyncpgRunner,
     PostgresUnitOfWork,
@@ -48,16 +49,33 @@ class PostgresTransactionOperations(PostgresAddOperations):
         raise AssertionError("unreachable")
 
     async def begin(self, *, within: timedelta, blocking: bool = False) -> PostgresTransaction:
-        """Open a handler transaction that the server ends after `within`."""
-        pool = self._pool
+        """Open a handler transaction that the server ends after `within`.
+
+        Waits while this process has too many of them, and while the server has no connection for
+        it. Raises StoreUnavailable after `address.wait` seconds without a connection.
+        """
+        slots = self._pool.handler_slots
+        await slots.acquire()
+        try:
+            return await retry_while_unavailable(
+                partial(self._begin, within, blocking=blocking, on_end=slots.release), self.address
+            )
+        except BaseException:
+            slots.release()
+            raise
+
+    async def _begin(
+        self, within: timedelta, *, blocking: bool, on_end: Callable[[], None]
+    ) -> PostgresTransaction:
         connect_handler = (
             handler_connection.connect_blocking if blocking else handler_connection.connect_async
         )
         opened = await connect_handler(self.address, self._probe)
         transaction = PostgresTransaction(
-            opened, pool, clock=self._clock, within=within, notify=self._notify
+            opened, self._pool, clock=self._clock, within=within, notify=self._notify
         )
         await transaction.start()
+        transaction.on_end = on_end
         return transaction
 
     async def _server_identity(self, *, refresh: bool) -> str:

@@ -30,4 +30,4 @@ DELETE FROM outlast.open_handler_transactions WHERE id = :id::text::uuid;
 -- Only this transaction: the session may have begun another one.
 SELECT pg_terminate_backend(pid)
 FROM pg_catalog.pg_stat_activity
-WHERE pid = :pid::integer AND backend_xid::text = :xid::text;
+WHERE pid = :pid::integer AND backend_xid = :xid::text::xid8::xid;

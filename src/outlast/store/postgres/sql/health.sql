@@ -11,7 +11,8 @@ SELECT
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = :schema::text AND 'autovacuum_enabled=false' = ANY (c.reloptions)
   ),
-  pg_notification_queue_usage();
+  pg_notification_queue_usage(),
+  current_setting('transaction_isolation');
 
 -- @vacuum_blockers
 -- Sessions, prepared transactions and replication slots whose old snapshot keeps vacuum from
@@ -42,3 +43,11 @@ SELECT count(*)
 FROM pg_catalog.pg_locks AS l
 WHERE l.locktype = 'object' AND l.classid = 'pg_catalog.pg_database'::regclass AND l.objid = 0
   AND NOT l.granted;
+
+-- @lock_sessions
+-- Sessions that hold a named lock: each is in a transaction, which pins a connection of a pooler.
+SELECT count(DISTINCT l.pid)
+FROM pg_catalog.pg_locks AS l
+JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted
+  AND a.datname = current_database() AND a.state = 'idle in transaction';

@@ -38,12 +38,6 @@ SELECT
 -- Ends the snapshot of the last statement, which would block vacuum until the next one.
 SET LOCAL lock_timeout = 0;
 
--- @terminate_session
--- A session whose connection broke, but which the server considers alive.
-SELECT pg_terminate_backend(a.pid)
-FROM pg_stat_get_activity(:pid::integer) AS a
-WHERE (extract(epoch FROM a.backend_start) * 1000000)::bigint = :since::bigint;
-
 -- @free
 -- Each free lock is held until this statement ends.
 SELECT n.name

@@ -123,17 +123,16 @@ RETURNING id, at, job, run_id, kind, token, reason, detail, queue;
 
 -- @prunable_chains
 -- Roots of chains whose last job ended before that moment, oldest first. FOR UPDATE keeps a retry
--- from adding a successor; SKIP LOCKED skips a job that is retried now.
+-- from adding a successor; SKIP LOCKED skips a job that is retried now. The limit counts locked
+-- rows, so that workers which prune at the same time delete different chains.
 SELECT coalesce(j.root, j.id)
-FROM (
-  SELECT e.job, e.at, e.seq FROM outlast.ends AS e
-  WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
-    AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
-    AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
-  ORDER BY e.at, e.seq
-  LIMIT :limit::bigint
-) AS e
+FROM outlast.ends AS e
 JOIN outlast.jobs AS j ON j.id = e.job
+WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
+  AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
+  AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
+ORDER BY e.at, e.seq
+LIMIT :limit::bigint
 FOR UPDATE OF j SKIP LOCKED;
 
 -- @chain_jobs
@@ -175,3 +174,14 @@ WHERE g.id = ANY(:groups::uuid[])
 DELETE FROM outlast.groups AS g
 WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
   AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id);
+
+-- @delete_events_of_no_job
+-- Ids rise with time: only the oldest events are looked at.
+DELETE FROM outlast.events
+WHERE id = ANY(ARRAY(
+  SELECT e.id
+  FROM (
+    SELECT id, at FROM outlast.events WHERE job IS NULL ORDER BY id LIMIT :limit::bigint
+  ) AS e
+  WHERE e.at < :before::bigint
+));

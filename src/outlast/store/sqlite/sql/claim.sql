@@ -29,13 +29,15 @@ DELETE FROM temp.outlast_selected;
 
 -- @select
 -- The index range of each type yields its first jobs; only those are sorted together. Beyond
--- :limit only `lease` jobs without a loss may be prefetched, hence two ranges per type.
+-- :limit only `lease` jobs without a loss and with two attempts left may be prefetched, hence two
+-- ranges per type.
 INSERT INTO temp.outlast_selected (job)
 SELECT job
 FROM (
   SELECT
     w.job,
     w.delivery,
+    w.failures,
     w.losses,
     row_number() OVER (
       ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
@@ -70,12 +72,20 @@ FROM (
       WHERE i.queue = :queue AND i.type = t.value AND i.state = 'queued'
         AND (i.start_deadline IS NULL OR i.start_deadline >= :now)
         AND i.delivery = 'lease' AND i.losses = 0 AND :prefetch > 0
+        AND (
+          SELECT j.max_attempts IS NULL OR j.max_attempts > i.failures + 1
+          FROM outlast_jobs AS j WHERE j.seq = i.job
+        )
       ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
       LIMIT :limit + :prefetch
     )
   )
 )
-WHERE claim_order <= :limit OR (delivery = 'lease' AND losses = 0)
+WHERE claim_order <= :limit
+  OR delivery = 'lease' AND losses = 0 AND (
+    SELECT j.max_attempts IS NULL OR j.max_attempts > failures + 1
+    FROM outlast_jobs AS j WHERE j.seq = job
+  )
 ORDER BY claim_order
 LIMIT :limit + :prefetch;
 
