@@ -7,6 +7,7 @@ import pytest
 
 from outlast import Cancel, Outlast, Run, Skip, Snooze
 from outlast.cli.logging_setup import TextLines
+from outlast.core.event import DetachedJobFound
 from outlast.core.ids import Ids
 from outlast.store.contract.jobs import Filter
 from outlast.telemetry import (
@@ -21,7 +22,9 @@ from outlast.telemetry import (
 )
 from outlast.telemetry.events import emit, has_audience
 from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.corruption import ModelWrecker
 from outlast.testing.model.store import ModelStore
+from outlast.worker.maintenance.history_inspector import settle
 
 log = logging.getLogger("outlast.tests.telemetry")
 
@@ -211,3 +214,23 @@ def test_totals_add_up_by_label():
     assert totals.value("slot_lateness_seconds", outcome="ran") == 0.75
     assert totals.number("slot_lateness_seconds") == 3
     assert totals.value("nothing") == 0
+
+
+@pytest.mark.parametrize("outcome", [Skip, Cancel, lambda text: Snooze("1h", text)])
+async def test_reason_of_a_handler_is_not_logged_by_recovery(app, caplog, outcome):
+    async def handler():
+        return outcome("customer 7")
+
+    await ended(app, handler, name="mail")
+    (job,) = await app.store.find(Filter(), limit=2)
+    (run,) = await app.runs(job.id)
+    await ModelWrecker(app.store).detach(job.id)
+    (job,) = await app.store.detached_jobs(limit=1)
+
+    found = DetachedJobFound(run.status, run.reason)
+    await settle(app.store, [(job, found)], new_id=lambda: job.id)
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert run.reason == "customer 7"
+    assert any(line.startswith("recovered ") for line in lines)
+    assert not any("customer" in line for line in lines)

@@ -76,7 +76,7 @@ async def test_explanation_names_a_worker_that_is_stopping(store: Store) -> None
     job_id = await put(store)
     await store.heartbeat(make_worker("idle-1").holder, span=HOUR, is_stopping=True)
 
-    stop = (await told(store, job_id)).stop
+    stop = (await explained(store, job_id)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.WORKER, "idle-1")
