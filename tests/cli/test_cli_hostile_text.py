@@ -12,6 +12,7 @@ from pathlib import Path
 import click.testing
 import pytest
 
+import outlast.cli
 from outlast.cli.job_filter import _argument, parse
 
 from .conftest import Cli
@@ -27,7 +28,7 @@ COMMANDS = [
     ["template", "list"], ["group", "list"], ["group", "get", "<group>"], ["schedule", "list"],
     ["schedule", "history", "nightly"], ["schedule", "next", "nightly"],
     ["schedule", "pause", "nightly"], ["schedule", "run", "nightly", "--next"],
-    ["top", "--once"], ["doctor"], ["verify"], ["db", "status"], ["cancel", "type:*"],
+    ["top", "--once"], ["workers"], ["doctor"], ["verify"], ["db", "status"], ["cancel", "type:*"],
     ["cancel", "-y", "type:*"], ["cancel", "<waiting>"], ["retry", "type:*"], ["retry", "<ended>"],
     ["move", "<waiting>", "front"], ["edit", "<waiting>", "--priority", "1"],
     ["db", "prune", "--older-than", "0s", "-y"],
@@ -81,6 +82,21 @@ def test_no_command_shows_stored_text_raw(
     assert unsafe(shown) == set()
     if args[0] != "logs":  # a log file has lines of its own
         assert not any(line.startswith("FORGED") for line in shown.splitlines())
+
+
+def test_every_command_prints_through_the_safe_functions() -> None:
+    """A new `click.echo` of text from a store needs `printable` or `printable_lines`."""
+    own_text = {"completion.py", "confirm.py", "db.py", "demo.py", "init.py"}
+    folder = Path(outlast.cli.__file__).parent
+    lines = [
+        f"{path.name}: {line.strip()}"
+        for path in folder.glob("*.py")
+        if path.name not in own_text | {"output.py"}
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "click.echo(" in line and "printable" not in line
+    ]
+
+    assert lines == ["job_logs.py: click.echo(block, nl=False)"]  # `logs --raw`
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -147,7 +163,7 @@ def test_a_remedy_quotes_the_name_it_contains(cli: Cli, ids: dict[str, str]) -> 
 
     found = cli("doctor").stdout + cli("explain", ids["waiting"]).stdout
 
-    assert "fix: outlast worker -q 'a; rm b'" in found
+    assert "fix: `outlast worker -q 'a; rm b'`" in found
     assert "`outlast cancel 'type:$(c)'`" in found
     assert "Clears when: `outlast worker -q 'a; rm b'`" in found
 

@@ -57,7 +57,7 @@ def a_job(**over: Any) -> JobAudit:
     return JobAudit(**{**values, **over})
 
 
-def told(kind: str, number: int = 1, at: datetime = NOW, token: int = 1) -> AuditedEvent:
+def event_of(kind: str, number: int = 1, at: datetime = NOW, token: int = 1) -> AuditedEvent:
     return AuditedEvent(id=number, kind=kind, token=token, at=at)
 
 
@@ -107,7 +107,7 @@ def test_job_that_recovery_ended_later_than_its_run_is_sound() -> None:
     late = a_job(places=(an_end(at=LATER),))
 
     assert codes(late) == [ViolationCode.END_TIME_MISMATCH]
-    assert codes(replace(late, events=(told(EventKind.RECOVERED, at=LATER),))) == []
+    assert codes(replace(late, events=(event_of(EventKind.RECOVERED, at=LATER),))) == []
 
 
 def test_wall_clock_that_was_set_back_refutes_nothing() -> None:
@@ -116,14 +116,17 @@ def test_wall_clock_that_was_set_back_refutes_nothing() -> None:
         created_at=LATER,
         places=(an_end(token=2, failures=1, losses=1),),
         runs=(first, second),
-        events=(told(EventKind.REQUEUED, at=LATER),),
+        events=(event_of(EventKind.REQUEUED, at=LATER),),
     )
 
     assert codes(job) == []
 
 
 def test_failure_that_was_given_up_later_is_told_by_both_events() -> None:
-    chained, given_up = told(EventKind.CHAINED, 1), told(EventKind.GIVEN_UP, 2, LATER)
+    chained, given_up = (
+        event_of(EventKind.CHAINED, 1),
+        event_of(EventKind.GIVEN_UP, 2, LATER),
+    )
     job = a_job(
         delivery=Delivery.LINKED,
         places=(an_end(State.DEAD_LETTER, failures=1),),
@@ -143,7 +146,7 @@ def test_job_that_recovery_put_back_after_its_end_was_lost_is_sound() -> None:
     job = a_job(
         places=(place,),
         runs=(a_run(status=RunStatus.LOST),),
-        events=(told(EventKind.DEAD_LETTER, 1), told(EventKind.REQUEUED, 2)),
+        events=(event_of(EventKind.DEAD_LETTER, 1), event_of(EventKind.REQUEUED, 2)),
     )
 
     assert codes(job) == []
@@ -155,7 +158,7 @@ def test_event_of_a_kind_that_is_not_known_here_may_tell_of_an_end() -> None:
     job = a_job(places=(an_end(State.CANCELLED, token=0),), runs=(), events=())
 
     assert codes(job) == [ViolationCode.END_EVENT_MISSING]
-    with_it, later = (told("forgotten", at=at, token=0) for at in (NOW, LATER))
+    with_it, later = (event_of("forgotten", at=at, token=0) for at in (NOW, LATER))
     assert codes(replace(job, events=(with_it,))) == []
     assert codes(replace(job, events=(later,))) == [ViolationCode.END_EVENT_MISSING]
 

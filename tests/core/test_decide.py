@@ -53,15 +53,15 @@ def summary(change: Change) -> dict[str, str]:
 
 
 def check(case: Case) -> None:
-    if case.told is None:
+    if case.expected is None:
         with pytest.raises(TransitionRefused, match=f"the-job is {case.job.state} "):
             decide(case.job, case.event, new_id=no_id)
         return
-    writes_run = (case.told["guard"], case.told["run"]) == ("adrift", "lost")
-    makes_ids = writes_run or case.told["next"] == "next"
+    writes_run = (case.expected["guard"], case.expected["run"]) == ("adrift", "lost")
+    makes_ids = writes_run or case.expected["next"] == "next"
     change = decide(case.job, case.event, new_id=(lambda: NEXT) if makes_ids else no_id)
-    assert summary(change) == {name: case.told[name] for name in summary(change)}
-    assert counts(case.job, change) == RAISED[case.told["counts"]]
+    assert summary(change) == {name: case.expected[name] for name in summary(change)}
+    assert counts(case.job, change) == RAISED[case.expected["counts"]]
     assert (change.job_id, change.token) == (case.job.id, case.job.token)
     assert change.was is case.job.state
     assert change.run_id == (NEXT if writes_run else None)

@@ -260,7 +260,7 @@ class Case:
 
     job: Standing
     event: Event
-    told: dict[str, str] | None
+    expected: dict[str, str] | None
 
 
 def cells() -> dict[tuple[Delivery, State, str], str]:
@@ -281,23 +281,23 @@ def stories() -> list[dict[str, str]]:
 
 
 def cases(delivery: Delivery, state: State, event: str, story: str) -> Iterator[Case]:
-    """A cell, told for every way its event may come and every number of attempts left."""
+    """A cell, repeated for every way its event may come and every number of attempts left."""
     for (how, events), (attempts, (failures, most)) in product(
         EVENTS[event].items(), ATTEMPTS.items()
     ):
         counted = failures + ((event, how) in COUNTED)
         job = Standing(state=state, delivery=delivery, failures=counted, max_attempts=most)
-        told = None if story in {".", "store"} else _told(story, attempts, how)
-        told = None if told and told["to"] == "refused" else told
-        yield from (Case(job=job, event=each, told=told) for each in events)
+        expected = None if story in {".", "store"} else _expected(story, attempts, how)
+        expected = None if expected and expected["to"] == "refused" else expected
+        yield from (Case(job=job, event=each, expected=expected) for each in events)
 
 
-def _told(story: str, attempts: str, how: str) -> dict[str, str]:
-    [told] = [
+def _expected(story: str, attempts: str, how: str) -> dict[str, str]:
+    [expected] = [
         line
         for line in stories()
         if line["story"] == story
         and line["attempts"] in {attempts, "any"}
         and line["how"] in {how, "any"}
     ]
-    return told
+    return expected

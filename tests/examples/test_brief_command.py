@@ -22,7 +22,7 @@ README = (EXAMPLE / "README.md").read_text()
 FOUND_IN = os.pathsep.join([str(Path(package.__file__).parents[1]), str(EXAMPLE.parent)])
 
 
-def told(query: str, folder: Path) -> list[dict[str, Any]]:
+def query_rows(query: str, folder: Path) -> list[dict[str, Any]]:
     with redirect_stdout(StringIO()) as out:
         show.main([query, str(folder)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
@@ -68,13 +68,13 @@ def test_the_one_command_makes_a_brief_of_every_feed_but_the_broken_one(
 def test_show_answers_s0_s_questions_of_that_folder(world: tuple[Path, str]) -> None:
     folder, _ = world
 
-    runs = told("job_runs", folder)
-    by_hand = [slot for slot in told("slots", folder) if slot["outcome"] == "manual"]
-    errors = {feed["name"]: feed["error"] for feed in told("feeds", folder)}
+    runs = query_rows("job_runs", folder)
+    by_hand = [slot for slot in query_rows("slots", folder) if slot["outcome"] == "manual"]
+    errors = {feed["name"]: feed["error"] for feed in query_rows("feeds", folder)}
 
     assert {row["job_name"] for row in runs} == set(rules.RULES)
     assert {slot["job_name"] for slot in by_hand} == set(rules.RULES)
-    assert told("running", folder) == []
+    assert query_rows("running", folder) == []
     assert [name for name, error in errors.items() if error] == ["The Silent Gazette"]
     assert (folder / "brief.toml").read_text().startswith(SAMPLE_MARK)
 

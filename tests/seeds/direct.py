@@ -67,7 +67,7 @@ async def call_at_once(mouth: Connection, path: Path, ledger: Path) -> None:
     calling = asyncio.create_task(story.run_now("direct"))
     while not (calling.done() or await _holds(app, f"{os.getpid()}")):  # noqa: ASYNC110 - nobody signals it
         await asyncio.sleep(0.01)
-    mouth.send(_told(calling))
+    mouth.send(_answer_of(calling))
     await asyncio.to_thread(mouth.recv)
     calling.cancel()
     await asyncio.wait([calling])
@@ -79,7 +79,7 @@ async def _holds(app: Outlast, request: str) -> bool:
     return [each.request for each in held] == [request]
 
 
-def _told(calling: "asyncio.Task[Any]") -> str:
+def _answer_of(calling: "asyncio.Task[Any]") -> str:
     if not calling.done():
         return "holds"
     error = calling.exception()

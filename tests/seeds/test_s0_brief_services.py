@@ -119,7 +119,7 @@ def prepare(folder: Path, feeds: str = "", every_second: str | None = None) -> N
     asyncio.run(set_up())
 
 
-def told(folder: Path, query: str) -> list[dict[str, Any]]:
+def query_rows(folder: Path, query: str) -> list[dict[str, Any]]:
     async def asked() -> Any:
         async with Counter(f"sqlite:///{folder / 'jobs.db'}") as counter:
             return await QUERIES[query](counter, Brief(folder).desk)
@@ -158,15 +158,15 @@ def test_web_alone_runs_nothing_and_answers_and_the_worker_alone_runs_every_slot
         since, slot = time.time(), next_slot(tmp_path)
         until(lambda: time.time() > since + 1.5, what="a slot")
         pages = [ask(f"{address}{path}")[0] for path in ("/", "/runs", "/healthz")]
-        ran_by_web, triggered = told(tmp_path, "job_runs"), next_slot(tmp_path) != slot
+        ran_by_web, triggered = query_rows(tmp_path, "job_runs"), next_slot(tmp_path) != slot
         holds = is_triggered_by_somebody(tmp_path)
 
         grow().ready()
-        until(lambda: told(tmp_path, "job_runs"), what="a run of the worker")
+        until(lambda: query_rows(tmp_path, "job_runs"), what="a run of the worker")
         process.send_signal(SIGTERM)
         process.wait(PATIENCE)
-    count = len(told(tmp_path, "job_runs"))
-    until(lambda: len(told(tmp_path, "job_runs")) > count, what="a run while the web is down")
+    count = len(query_rows(tmp_path, "job_runs"))
+    until(lambda: len(query_rows(tmp_path, "job_runs")) > count, what="a run while the web is down")
 
     assert pages == [200, 200, 200]
     assert (ran_by_web, triggered, holds) == ([], False, False)
@@ -194,19 +194,19 @@ def test_killed_in_mid_ingestion_the_worker_starts_again_and_every_article_is_th
         claim(tmp_path, "2026-01-05T09:00")
         assert asked.wait(PATIENCE)
         worker.kill()
-        [left] = told(tmp_path, "running")
+        [left] = query_rows(tmp_path, "running")
         gate.set()
 
         grow().ready()
-        [closed] = told(tmp_path, "job_runs")
+        [closed] = query_rows(tmp_path, "job_runs")
         claim(tmp_path, "2026-01-05T09:15")
-        until(lambda: len(told(tmp_path, "job_runs")) == 2, what="the next run")
-        until(lambda: not told(tmp_path, "running"), what="its end")
+        until(lambda: len(query_rows(tmp_path, "job_runs")) == 2, what="the next run")
+        until(lambda: not query_rows(tmp_path, "running"), what="its end")
 
     assert (left["status"], left["worker_instance"]) == ("running", "brief-worker")
     assert (closed["id"], closed["status"]) == (left["id"], "failed")
     assert closed["error_message"] == "worker_startup_recovery"
-    assert told(tmp_path, "job_runs")[0]["status"] == "success"
+    assert query_rows(tmp_path, "job_runs")[0]["status"] == "success"
     urls = look(tmp_path / "brief.db", "SELECT url FROM raw_articles ORDER BY url")
     assert [url[-1] for (url,) in urls] == ["a", "b", "c"]
 

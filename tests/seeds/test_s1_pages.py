@@ -83,7 +83,7 @@ async def test_queue_order_prints_what_the_query_returns(store: SqliteStore, sql
     )
     await store.close()
 
-    shown = told("queue", "order", "default", "--url", f"sqlite:///{store.path}")
+    shown = printed("queue", "order", "default", "--url", f"sqlite:///{store.path}")
 
     assert re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown) == [row[0] for row in sql.rows(query)]
     assert shown.index(ids[1]) < shown.index(ids[4]) < shown.index(ids[0])
@@ -103,12 +103,12 @@ async def test_show_prints_a_chain_from_root_to_tip(store: SqliteStore) -> None:
     assert await next_ids(store) == chain[-1:]
     await store.close()
 
-    shown = told("show", chain[1], "--url", f"sqlite:///{store.path}").split("retry chain")[1]
+    shown = printed("show", chain[1], "--url", f"sqlite:///{store.path}").split("retry chain")[1]
 
     assert re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", shown)[:3] == chain
 
 
-def told(*args: str) -> str:
+def printed(*args: str) -> str:
     """What the command prints; in another thread, since it has a loop of its own."""
     results: list[object] = []
     thread = threading.Thread(target=lambda: results.append(CliRunner().invoke(main, args)))

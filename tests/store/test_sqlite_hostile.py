@@ -133,13 +133,13 @@ async def test_text_of_an_end_is_kept_exactly_or_refused(store: SqliteStore, kin
     for claim, event, written in zip(claims, events, applied, strict=True):
         run = await last_run(store, claim.id)
         if written:
-            assert _told(event) in {run.error, run.reason, run.result}, ascii(_told(event)[:40])
+            assert _text(event) in {run.error, run.reason, run.result}, ascii(_text(event)[:40])
         else:
-            assert run.status == "running", ascii(_told(event)[:40])
+            assert run.status == "running", ascii(_text(event)[:40])
     assert dump(store.path), "and the file is sound"
 
 
-def _told(event: Event) -> str:
+def _text(event: Event) -> str:
     """The hostile text that an event carries."""
     for name in ("error", "result", "reason"):
         if text := getattr(event, name, None):

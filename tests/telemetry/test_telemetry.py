@@ -7,6 +7,7 @@ import pytest
 
 from outlast import Cancel, Outlast, Run, Skip, Snooze
 from outlast.cli.logging_setup import TextLines
+from outlast.core.event import DetachedJobFound
 from outlast.core.ids import Ids
 from outlast.store.contract.jobs import Filter
 from outlast.telemetry import (
@@ -21,13 +22,15 @@ from outlast.telemetry import (
 )
 from outlast.telemetry.events import emit, has_audience
 from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.corruption import ModelWrecker
 from outlast.testing.model.store import ModelStore
+from outlast.worker.maintenance.history_inspector import settle
 
 log = logging.getLogger("outlast.tests.telemetry")
 
 
 @pytest.fixture
-def heard():
+def events():
     """Every event while the test runs."""
     events = []
     leave = subscribe(events.append)
@@ -50,7 +53,7 @@ async def app():
         yield outlast
 
 
-async def test_log_line_and_metric_have_the_same_fields(app, caplog, heard):
+async def test_log_line_and_metric_have_the_same_fields(app, caplog, events):
     def rows(run: Run) -> None:
         run.rows(7)
 
@@ -58,8 +61,8 @@ async def test_log_line_and_metric_have_the_same_fields(app, caplog, heard):
         await ended(app, rows)
 
     logged = [record.facts for record in caplog.records if hasattr(record, "facts")]
-    assert [{"event": told.event, **told.fields} for told in heard] == logged
-    start, end = heard
+    assert [{"event": event.event, **event.fields} for event in events] == logged
+    start, end = events
     assert list(samples(start)) == [
         Sample("runs_started_total", MetricKind.COUNT, 1, {"type": "rows"}),
     ]
@@ -75,16 +78,16 @@ async def test_log_line_and_metric_have_the_same_fields(app, caplog, heard):
     ]
 
 
-async def test_sinks_receive_runs_that_the_log_leaves_out(app, caplog, heard):
+async def test_sinks_receive_runs_that_the_log_leaves_out(app, caplog, events):
     caplog.set_level(logging.ERROR, logger="outlast")
 
     await ended(app, lambda: None, name="quiet")
 
-    assert [told.event for told in heard] == ["job_start", "job_end"]
+    assert [event.event for event in events] == ["job_start", "job_end"]
     assert caplog.records == []
 
 
-async def test_error_text_goes_to_sinks_and_not_to_the_log(app, caplog, heard):
+async def test_error_text_goes_to_sinks_and_not_to_the_log(app, caplog, events):
     def broken() -> None:
         raise ValueError("a secret word")
 
@@ -93,7 +96,7 @@ async def test_error_text_goes_to_sinks_and_not_to_the_log(app, caplog, heard):
     await ended(app, broken, delivery="linked")
     leave()
 
-    [error] = [told for told in heard if told.event == "job_error"]
+    [error] = [event for event in events if event.event == "job_error"]
     assert error.error_text is not None
     assert error.error_text.startswith("Traceback")
     assert "a secret word" in error.error_text
@@ -105,7 +108,7 @@ async def test_error_text_goes_to_sinks_and_not_to_the_log(app, caplog, heard):
 
 
 @pytest.mark.parametrize("outcome", [Skip, Cancel, lambda text: Snooze("1h", text)])
-async def test_reason_of_a_handler_is_stored_and_not_logged(app, caplog, heard, outcome):
+async def test_reason_of_a_handler_is_stored_and_not_logged(app, caplog, events, outcome):
     async def handler():
         return outcome("customer 7\njob_end job=FORGED")
 
@@ -115,7 +118,7 @@ async def test_reason_of_a_handler_is_stored_and_not_logged(app, caplog, heard, 
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("job_end ") for line in lines)
     assert not any("customer" in line or "FORGED" in line for line in lines)
-    assert not any("customer" in str(event.fields) for event in heard)
+    assert not any("customer" in str(event.fields) for event in events)
     (job,) = await app.store.find(Filter(), limit=2)
     assert (await app.runs(job.id))[0].reason == "customer 7\njob_end job=FORGED"
 
@@ -146,8 +149,8 @@ def test_text_log_has_one_unindented_line_per_record():
 def test_sink_that_raises_is_logged_once_and_affects_nothing_else(caplog):
     got, calls = [], []
 
-    def bad(told: TelemetryEvent) -> None:
-        calls.append(told)
+    def bad(event: TelemetryEvent) -> None:
+        calls.append(event)
         raise RuntimeError("with a secret word")
 
     leave = [subscribe(bad), subscribe(got.append)]
@@ -211,3 +214,23 @@ def test_totals_add_up_by_label():
     assert totals.value("slot_lateness_seconds", outcome="ran") == 0.75
     assert totals.number("slot_lateness_seconds") == 3
     assert totals.value("nothing") == 0
+
+
+@pytest.mark.parametrize("outcome", [Skip, Cancel, lambda text: Snooze("1h", text)])
+async def test_reason_of_a_handler_is_not_logged_by_recovery(app, caplog, outcome):
+    async def handler():
+        return outcome("customer 7")
+
+    await ended(app, handler, name="mail")
+    (job,) = await app.store.find(Filter(), limit=2)
+    (run,) = await app.runs(job.id)
+    await ModelWrecker(app.store).detach(job.id)
+    (job,) = await app.store.detached_jobs(limit=1)
+
+    found = DetachedJobFound(run.status, run.reason)
+    await settle(app.store, [(job, found)], new_id=lambda: job.id)
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert run.reason == "customer 7"
+    assert any(line.startswith("recovered ") for line in lines)
+    assert not any("customer" in line for line in lines)

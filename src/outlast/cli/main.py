@@ -8,6 +8,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 import outlast
+from outlast.core.printable import printable
 from outlast.core.suggestion import did_you_mean
 
 
@@ -58,7 +59,7 @@ class one_line_errors:  # noqa: N801 - a context manager, named as a function
         if isinstance(error, click.UsageError) and not isinstance(error, NoArgsIsHelpError):
             path = "outlast" if error.ctx is None else error.ctx.command_path
             why = " ".join(error.format_message().split()).rstrip(".")
-            click.echo(f"outlast: {why}; see `{path} --help`", err=True)
+            click.echo(printable(f"outlast: {why}; see `{path} --help`"), err=True)
             sys.exit(error.exit_code)
 
 

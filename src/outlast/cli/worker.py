@@ -14,6 +14,7 @@ from outlast.cli.target import find
 from outlast.clock import SystemClock
 from outlast.config import Settings
 from outlast.core.ids import Ids
+from outlast.core.printable import printable
 from outlast.errors import OutlastError
 from outlast.scheduler.loop import TriggerLoop
 from outlast.store.contract import Store
@@ -131,7 +132,7 @@ def _abandon() -> None:
 
 
 def _report(why: str) -> None:
-    click.echo(f"outlast: {why}", err=True)
+    click.echo(printable(f"outlast: {why}"), err=True)
 
 
 async def _run(plan: WorkerOptions) -> int:

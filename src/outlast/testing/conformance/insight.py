@@ -39,14 +39,14 @@ from outlast.testing.conformance.factories import (
 DEAD = Failed("it broke", permanent=True)
 
 
-async def told(store: Store, job_id: JobId) -> Explanation:
+async def explained(store: Store, job_id: JobId) -> Explanation:
     situation = await store.wait_facts(job_id)
     assert situation is not None
     return explain(situation)
 
 
 async def stop_of(store: Store, job_id: JobId) -> GateCode | None:
-    stop = (await told(store, job_id)).stop
+    stop = (await explained(store, job_id)).stop
     return None if stop is None else stop.code
 
 
@@ -76,7 +76,7 @@ async def test_explanation_names_a_worker_that_is_stopping(store: Store) -> None
     job_id = await put(store)
     await store.heartbeat(make_worker("idle-1").holder, span=HOUR, is_stopping=True)
 
-    stop = (await told(store, job_id)).stop
+    stop = (await explained(store, job_id)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.WORKER, "idle-1")
@@ -139,7 +139,7 @@ async def test_full_queue_names_who_fills_it(store: Store) -> None:
     running = await started(store)
     job_id = await put(store)
 
-    stop = (await told(store, job_id)).stop
+    stop = (await explained(store, job_id)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.CONCURRENCY, running.id)
@@ -153,7 +153,7 @@ async def test_reserved_queue_names_the_direct_job(store: Store) -> None:
     new = NewReservation(id=ReservationId(new_id()), caller="caller.1", request="r", span=HOUR)
     await store.reserve(new, direct)
 
-    stop = (await told(store, job_id)).stop
+    stop = (await explained(store, job_id)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.RESERVATION, direct.id)
@@ -167,7 +167,7 @@ async def test_once_job_names_the_one_it_would_overlap(store: Store, clock: Fake
     running = await started(store, **once, slot=Slot(series="brief", at=clock.now()))
     job_id = await put(store, **once, slot=Slot(series="brief", at=clock.now() - HOUR))
 
-    stop = (await told(store, job_id)).stop
+    stop = (await explained(store, job_id)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.OVERLAP, running.id)
@@ -179,7 +179,7 @@ async def test_blocked_member_names_the_one_before_it(store: Store) -> None:
         store, make_job(), make_job(), mode=GroupMode.SEQUENTIAL
     )
 
-    stop = (await told(store, second)).stop
+    stop = (await explained(store, second)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.BLOCKED, first)
@@ -198,7 +198,7 @@ async def test_blocked_member_names_the_retry_of_the_one_before_it(store: Store)
     await settle(store, failed, Failed("it broke"))
     [_, retry] = await store.chain(failed.id)
 
-    stop = (await told(store, second)).stop
+    stop = (await explained(store, second)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.BLOCKED, retry.id)
@@ -224,9 +224,9 @@ async def test_busy_workers_are_told(store: Store) -> None:
 
 async def test_lapsed_lease_is_told(store: Store, clock: FakeClock) -> None:
     claim = await started(store)
-    before = (await told(store, claim.id)).stop
+    before = (await explained(store, claim.id)).stop
     clock.advance(LEASE)
-    after = (await told(store, claim.id)).stop
+    after = (await explained(store, claim.id)).stop
 
     assert before is not None
     assert after is not None
@@ -274,7 +274,7 @@ async def test_once_job_that_is_due_stands_before_those_of_its_name(
     second = await put(store, **once, slot=slot[1])
     clock.advance(SECOND)
 
-    stop = (await told(store, second)).stop
+    stop = (await explained(store, second)).stop
 
     assert stop is not None
     assert (stop.code, stop.holder) == (GateCode.ORDER, first)

@@ -71,7 +71,7 @@ def _audit_job(tables: Tables, job: Job) -> JobAudit:
         params_are_json=is_json(job.params, ANY_SIZE),
         places=() if tables.is_detached(job) else (_place(tables, job),),
         runs=tuple(_run(run) for run in tables.runs[job.id] if run.status != RunStatus.RUNNING),
-        events=tuple(_told(event) for event in tables.events[job.id]),
+        events=tuple(_audited_event(event) for event in tables.events[job.id]),
         root_id=job.root_id if job.root_id in tables.jobs else None,
         before=_before(tables, job, job.retry_of) if job.retry_of else None,
         successors=() if after is None else (after,),
@@ -130,7 +130,7 @@ def _run(run: RunRecord) -> ClosedRun:
     )
 
 
-def _told(event: EventRecord) -> AuditedEvent:
+def _audited_event(event: EventRecord) -> AuditedEvent:
     return AuditedEvent(id=event.id, kind=event.kind, token=event.token, at=event.at)
 
 

@@ -65,7 +65,7 @@ def renumber(tables: Tables, name: str, now: datetime) -> int:
         changed |= {job.id: position for job, position in pairs if job.position != position}
     if changed:
         _write_positions(tables, changed)
-        tables.removed.append(_told(tables, name, len(changed), now))
+        tables.removed.append(_renumbered_event(tables, name, len(changed), now))
     return len(changed)
 
 
@@ -87,7 +87,7 @@ def _waiting_job(job: Job) -> WaitingJob:
     return WaitingJob(job.id, job.seq, job.priority, job.position, job.position, order)
 
 
-def _told(tables: Tables, queue: str, changed: int, now: datetime) -> EventRecord:
+def _renumbered_event(tables: Tables, queue: str, changed: int, now: datetime) -> EventRecord:
     return EventRecord(
         id=next(tables.event_ids),
         at=now,

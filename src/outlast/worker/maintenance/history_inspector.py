@@ -166,5 +166,5 @@ async def all_pages(page: _Page) -> AsyncIterator[Job]:
 def _log_recovered(job: Job, change: Change) -> None:
     to = str(change.move.to)
     fields = {"job": job.id, "token": job.token, "holder": job.holder, "boot": job.boot_id}
-    why = {"now": to, "reason": change.reason or to}
+    why = {"now": to, "reason": change.reason_code or to}
     emit(log, logging.WARNING, "recovered", {**fields, **why})
