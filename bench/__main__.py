@@ -50,6 +50,7 @@ ELSEWHERE = {
     "takeover": "bench.takeover",
     "intervals": "bench.intervals",
     "baseline": "bench.baseline.pairs",
+    "transactions": "bench.transactions",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 
@@ -63,6 +64,9 @@ ALONE = {
 def main(words: Sequence[str] | None = None) -> int:
     """Take the figures asked for; 2 if Huey is wanted and missing."""
     words = sys.argv[1:] if words is None else words
+    sys.path.append(
+        str(Path(__file__).parent.parent / "tests")
+    )  # what measurements share with them
     if words and words[0] in ELSEWHERE:
         return int(import_module(ELSEWHERE[words[0]]).main(words[1:]))
     asked = _parser().parse_args(words)

@@ -33,8 +33,6 @@ SHORT = {"lease": "2s", "grace": "1s"}
 LONG = {"lease": "60s", "renew": "20s", "tick": "250ms", "poll": "50ms"}
 ON_SERVER = {"lease": "8s", "renew": "2s", "tick": "250ms", "poll": "250ms"}
 BEAT = 1
-LOCK_GRACE_S = 16.0
-"""Seconds after a server start during which a free lock does not prove that a worker is dead."""
 
 WAITS = ("waits", {"gate": "never"})
 Grow = Callable[..., Tree]
@@ -116,8 +114,6 @@ def deadly(folder: Path) -> float:
 def on_postgres(folder: Path) -> float:
     """Measure the same as `tree`, on PostgreSQL."""
     with postgres_server() as server:
-        calm = time.monotonic() + LOCK_GRACE_S
-        until(lambda: time.monotonic() > calm, what="the end of the lock grace")
         return asyncio.run(_tree_at(server.new_database(), folder, LONG))
 
 

@@ -25,6 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--outlast-store", choices=STORES, help="where `outlast` keeps the jobs of a test"
     )
     parser.addini("outlast_store", f"one of {', '.join(STORES)}", default=STORES[0])
+    parser.addini(
+        "outlast_url", "the database for the jobs of a test, beside your tables", default=""
+    )
     parser.addini("outlast_app", "the app that `outlast` tests, as module:attribute", default="")
 
 
@@ -37,14 +40,25 @@ def outlast_clock() -> "FakeClock":
 
 
 @pytest.fixture
+def outlast_url(request: pytest.FixtureRequest) -> str | None:
+    """Return the URL of the database under test, for code that uses `tx=`; override it."""
+    return request.config.getini("outlast_url") or None
+
+
+@pytest.fixture
 def outlast_store(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     outlast_clock: "FakeClock",
+    outlast_url: str | None,
 ) -> Iterator["Store"]:
-    """Return a store for this test: a SQLite file, or the in-memory model store."""
-    from outlast.testing.stores import store_for_test  # noqa: PLC0415 - same
+    """Return a store for this test: in `outlast_url`, a SQLite file, or the model store."""
+    from outlast.testing.stores import store_for_test, store_in_database  # noqa: PLC0415 - same
 
+    if outlast_url is not None:
+        with store_in_database(outlast_url, outlast_clock) as store:
+            yield store
+        return
     kind = request.config.getoption("outlast_store") or request.config.getini("outlast_store")
     if kind not in STORES:
         raise pytest.UsageError(f"outlast_store is {kind!r:.80}; use one of {', '.join(STORES)}")

@@ -1,4 +1,4 @@
-"""`python -m bench outages`: PostgreSQL is killed repeatedly under load."""
+"""`python -m bench outages`: PostgreSQL is killed under load, and workers lose their network."""
 
 import argparse
 import tempfile
@@ -8,6 +8,7 @@ from statistics import median
 
 from tests.chaos.outage import Survived, outages
 
+from bench.pg import network
 from bench.progress import tell
 from bench.report import table
 
@@ -18,6 +19,13 @@ MAX_PAUSE_S = 2.0
 def main(words: Sequence[str]) -> int:
     """Return 0 if no job was lost, no worker died and every pause was short; else 1."""
     asked = _parser().parse_args(words)
+    is_well = _kill(asked) if asked.kills else True
+    found = network.measure()
+    print("\n".join(table(network.rows(found))))
+    return 0 if is_well and all(after.is_clean for _, after in found) else 1
+
+
+def _kill(asked: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory(prefix="outlast-bench-") as name:
         after = outages(
             Path(name), jobs=asked.jobs, workers=asked.workers, kills=asked.kills, tell=tell
@@ -26,7 +34,7 @@ def main(words: Sequence[str]) -> int:
     print("\n".join(table(_figures(after, asked))))
     for casualty in after.casualties:
         print(casualty)
-    return 0 if _is_well(after) else 1
+    return _is_well(after)
 
 
 def _figures(after: Survived, asked: argparse.Namespace) -> list[list[str]]:

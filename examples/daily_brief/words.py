@@ -65,7 +65,7 @@ def status(run: RunRecord) -> Status:
         case RunStatus.LOST:
             return _lost(_loss(run))
         case RunStatus.RELEASED:
-            raise ValueError(f"run {run.run_id} was handed back, which no run of S0 ever is")
+            raise ValueError(f"run {run.run_id} was released, which no run of S0 ever is")
         case _:
             assert_never(run.status)
 

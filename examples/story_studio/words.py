@@ -175,7 +175,7 @@ def run_status(run: RunRecord) -> JobRunStatus | None:
         case RunStatus.SKIPPED | RunStatus.CANCELLED:
             return JobRunStatus.SKIPPED
         case RunStatus.RELEASED:
-            raise ValueError(f"run {run.run_id} was handed back, which no run of S1 ever is")
+            raise ValueError(f"run {run.run_id} was released, which no run of S1 ever is")
         case _:
             assert_never(run.status)
 

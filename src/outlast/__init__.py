@@ -10,6 +10,8 @@ if _typing.TYPE_CHECKING:
     from outlast.app import Outlast
     from outlast.config import Settings
     from outlast.core.command import Command
+    from outlast.core.event import EventRecord
+    from outlast.core.explain import Explanation
     from outlast.core.failure import Failure
     from outlast.core.group import Group, GroupState
     from outlast.core.job import Job, Slot
@@ -17,8 +19,9 @@ if _typing.TYPE_CHECKING:
     from outlast.core.outcome import Cancel, RetryAfter, Skip, Snooze
     from outlast.core.queue import Pause
     from outlast.core.retry import Backoff
+    from outlast.core.run import RunRecord
     from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
-    from outlast.core.state import State
+    from outlast.core.state import RunStatus, State
     from outlast.core.template import Template
     from outlast.errors import (
         CallerError,
@@ -43,6 +46,7 @@ if _typing.TYPE_CHECKING:
         PayloadTooLarge,
         PermanentError,
         QueueBusy,
+        QueueNotFound,
         RunError,
         ScheduleChanged,
         ScheduleNotFound,
@@ -72,8 +76,10 @@ if _typing.TYPE_CHECKING:
     from outlast.jobs.handle import Handle
     from outlast.jobs.jobtype import Bound, JobType
     from outlast.run_context import Run
+    from outlast.scheduler.preview import Upcoming
     from outlast.store.contract.queues import Queue
     from outlast.sync import Sync
+    from outlast.worker.embedded import Worker
 
 __version__ = "0.1.0"
 
@@ -87,6 +93,8 @@ __all__ = [
     "CommandFailed",
     "ConfigurationError",
     "DuplicateJob",
+    "EventRecord",
+    "Explanation",
     "Failure",
     "ForeignStore",
     "Group",
@@ -116,9 +124,12 @@ __all__ = [
     "PermanentError",
     "Queue",
     "QueueBusy",
+    "QueueNotFound",
     "RetryAfter",
     "Run",
     "RunError",
+    "RunRecord",
+    "RunStatus",
     "Schedule",
     "ScheduleChanged",
     "ScheduleNotFound",
@@ -150,7 +161,9 @@ __all__ = [
     "TransientError",
     "TransitionRefused",
     "TypeNotFound",
+    "Upcoming",
     "WaitTimeout",
+    "Worker",
     "__version__",
 ]
 
@@ -159,6 +172,8 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.config": ("Settings",),
     "outlast.run_context": ("Run",),
     "outlast.core.command": ("Command",),
+    "outlast.core.event": ("EventRecord",),
+    "outlast.core.explain": ("Explanation",),
     "outlast.core.failure": ("Failure",),
     "outlast.core.group": (
         "Group",
@@ -177,12 +192,16 @@ _NAMES_BY_MODULE: _typing.Final = {
     ),
     "outlast.core.queue": ("Pause",),
     "outlast.core.retry": ("Backoff",),
+    "outlast.core.run": ("RunRecord",),
     "outlast.core.schedule": (
         "Schedule",
         "SlotOutcome",
         "SlotRecord",
     ),
-    "outlast.core.state": ("State",),
+    "outlast.core.state": (
+        "RunStatus",
+        "State",
+    ),
     "outlast.core.template": ("Template",),
     "outlast.errors": (
         "CallerError",
@@ -207,6 +226,7 @@ _NAMES_BY_MODULE: _typing.Final = {
         "PayloadTooLarge",
         "PermanentError",
         "QueueBusy",
+        "QueueNotFound",
         "RunError",
         "ScheduleChanged",
         "ScheduleNotFound",
@@ -238,8 +258,10 @@ _NAMES_BY_MODULE: _typing.Final = {
         "Bound",
         "JobType",
     ),
+    "outlast.scheduler.preview": ("Upcoming",),
     "outlast.store.contract.queues": ("Queue",),
     "outlast.sync": ("Sync",),
+    "outlast.worker.embedded": ("Worker",),
 }
 """The module of each public name."""
 

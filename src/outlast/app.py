@@ -47,8 +47,8 @@ from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
 from outlast.run_context import Run
-from outlast.store.contract import HasPollingDefaults, Store
-from outlast.store.open import open_store
+from outlast.store.contract import Capability, HasPollingDefaults, Store
+from outlast.store.open import open_store, url_from_environment
 from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
@@ -67,8 +67,9 @@ S = TypeVar("S", bound=Sink)
 class Outlast(Admin):
     """Durable jobs over one store.
 
-    `app = Outlast("sqlite:///jobs.db")`. The store is opened on first use; `async with app:`
-    closes it at the end. Settings may be given by name: `Outlast(url, lease="30s", renew="10s")`.
+    `app = Outlast("sqlite:///jobs.db")`; without a URL the variable OUTLAST_URL names the store.
+    The store is opened on first use; `async with app:` closes it at the end. Settings may be given
+    by name: `Outlast(url, lease="30s", renew="10s")`.
 
     Attributes:
         url: The store's URL; None if a store object was given.
@@ -78,13 +79,14 @@ class Outlast(Admin):
 
     def __init__(
         self,
-        url: str | Store,
+        url: str | Store | None = None,
         *,
         settings: Settings | None = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
         given = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
+        url = url_from_environment() if url is None else url
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
         self._failure_sinks: list[FailureSink] = []
@@ -209,7 +211,7 @@ class Outlast(Admin):
     def worker(
         self,
         *,
-        queues: Sequence[str] = ("default",),
+        queues: Sequence[str] | None = None,
         concurrency: int | None = None,
         types: Collection[str] | None = None,
         instance_id: str | None = None,
@@ -217,9 +219,10 @@ class Outlast(Admin):
     ) -> "Worker":
         """Return a worker in this process: `async with app.worker(): …`.
 
-        It claims jobs of registered types only. `app_address` (`"myapp:app"`) tells the
-        processes of `executor="process"` where the app is; the default is the module of each
-        such handler.
+        It claims jobs of the registered types from `queues`. By default it serves every type and
+        the queues of all types, those registered later included. `app_address` (`"myapp:app"`)
+        tells the processes of `executor="process"` where the app is; the default is the module
+        of each such handler.
         """
         from outlast.worker.embedded import Worker  # noqa: PLC0415 - loaded on demand
 
@@ -376,6 +379,8 @@ def _store(url: str | Store, ids: Ids) -> Store:
 
 
 def _with_store_defaults(given: Settings, store: Store) -> Settings:
+    if Capability.ONE_WRITE_LOCK in store.capabilities:
+        given = given.for_one_write_lock()
     if not isinstance(store, HasPollingDefaults):
         return given
     return given.with_store_defaults(

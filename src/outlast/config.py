@@ -7,11 +7,20 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
-from outlast.core.duration import MICROSECOND, Duration, parse_duration
+from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_duration
 from outlast.errors import ConfigurationError
 
 RENEWALS_PER_LEASE: Final = 3
 """A lease lasts at least this many renewal intervals, so it survives two failed renewals."""
+
+TRANSACTION: Final = timedelta(seconds=4)
+"""Default of `transaction`; shorter on a store with one write lock, if the lease is short."""
+
+TRANSACTIONS_PER_WRITE: Final = 2
+"""Handler transactions that may pass before another write, on a store with one write lock."""
+
+WRITE_SLACK: Final = timedelta(seconds=1)
+"""Time for the writes themselves between a renewal and the end of its lease."""
 
 SHORTEST: Final = timedelta(milliseconds=1)
 """Shortest interval that can be set."""
@@ -65,7 +74,9 @@ class Settings:
             The rest are released.
         max_silence: How long a worker process may send no heartbeat before the watchdog kills
             it (10 min).
-        transaction: How long `run.transaction()` may hold the store's write lock (5 s).
+        transaction: How long `run.transaction()` may last (4 s, or less if the lease is short).
+            On SQLite, where it holds the only write lock, two of them and a second must fit
+            between a renewal and the end of its lease.
         reservation: How long a direct run reserves its queue without a renewal (5 min). From 1 s
             to 1 h.
         direct_wait: How long a direct run waits for its queue and for a worker (1 min).
@@ -73,7 +84,8 @@ class Settings:
         prune_batch: Most ended jobs deleted in one pruning step (500).
         concurrency: Jobs a worker process runs at a time (10).
         prefetch: Jobs a worker may claim ahead of a free execution slot (1500).
-        logs: Folder for the output of commands, one file per run (`outlast-logs`).
+        logs: Folder for the output of commands, one file per run (`outlast-logs`). Workers delete
+            files older than `retention` whose jobs have ended.
 
     Raises:
         ValueError: A value is out of range; the message names the setting.
@@ -104,7 +116,7 @@ class Settings:
         poll: Duration | None = None,
         grace: Duration = "30s",
         max_silence: Duration = "10m",
-        transaction: Duration = "5s",
+        transaction: Duration | None = None,
         reservation: Duration = "5m",
         direct_wait: Duration = "1m",
         retention: Duration | None = "30d",
@@ -113,9 +125,13 @@ class Settings:
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
     ) -> None:
-        unset = [name for name, span in (("tick", tick), ("poll", poll)) if span is None]
+        defaults = {"tick": (tick, TICK), "poll": (poll, POLL)}
+        defaults["transaction"] = transaction, TRANSACTION
+        unset = [name for name, (span, _) in defaults.items() if span is None]
         object.__setattr__(self, "_unset", frozenset(unset))
-        tick, poll = TICK if tick is None else tick, POLL if poll is None else poll
+        tick, poll, transaction = (
+            default if span is None else span for span, default in defaults.values()
+        )
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
         for name, span in {
             **spans,
@@ -161,9 +177,30 @@ class Settings:
         return Settings(**{**given, **changes})
 
     def with_store_defaults(self, *, poll: timedelta, tick: timedelta) -> "Settings":
-        """Return a copy with the store's defaults for settings that were not given."""
+        """Return a copy with the store's defaults for `poll` and `tick` that were not given."""
         defaults: dict[str, Any] = {"poll": poll, "tick": tick}
-        return self.with_(**{name: defaults[name] for name in self._unset})
+        return self.with_(**{name: defaults[name] for name in self._unset & defaults.keys()})
+
+    def for_one_write_lock(self) -> "Settings":
+        """Return a copy for a store on which handler transactions hold the only write lock.
+
+        A renewal must reach the store though two of them pass first. Raises ConfigurationError
+        for a `transaction` that is too long for that.
+        """
+        between = self.lease - self.renew
+        longest = (between - min(WRITE_SLACK, between / 5)) / TRANSACTIONS_PER_WRITE
+        if self.transaction <= longest:
+            return self
+        if "transaction" in self._unset:
+            return self.with_(transaction=longest)
+        least = self.renew + TRANSACTIONS_PER_WRITE * self.transaction + WRITE_SLACK
+        spans = (self.transaction, self.lease, self.renew, least, longest)
+        transaction, lease, renew, lease_needed, transaction_allowed = map(format_exact, spans)
+        raise ConfigurationError(
+            f"transaction is {transaction}, lease {lease} and renew {renew}; on SQLite two "
+            "transactions and a second must fit between a renewal and the end of its lease; set "
+            f'lease="{lease_needed}" or transaction="{transaction_allowed}"'
+        )
 
 
 def _names() -> list[str]:

@@ -131,6 +131,10 @@ class JobNotFound(CallerError, LookupError):
     """The store has no job with that id."""
 
 
+class QueueNotFound(CallerError, LookupError):
+    """No job, setting or job type uses a queue of that name."""
+
+
 class GroupNotFound(CallerError, LookupError):
     """The store has no group with that id."""
 

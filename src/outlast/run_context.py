@@ -165,7 +165,7 @@ class Run:
         the block or after it rolls everything back.
 
         There is one transaction per run, and only on stores with transactions. It is rolled
-        back after `Settings.transaction` (5 s): on SQLite it holds the only write lock. `conn`
+        back after `Settings.transaction` (4 s): on SQLite it holds the only write lock. `conn`
         is a sqlite3 connection; on PostgreSQL asyncpg, or psycopg in a sync handler.
         """
         if self._begin is None:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from outlast.errors import OperatorError, RunError
-from outlast.store.contract.transactions import Transaction
+from outlast.store.contract.transactions import CURRENT_TRANSACTION, Transaction
 
 Begin = Callable[[bool], Awaitable[Transaction]]
 """Opens the transaction of a run on the worker's loop.
@@ -31,7 +31,7 @@ class RunTransaction:
     async def __aenter__(self) -> Any:
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
             raise RunError("this handler runs in a thread; write `with run.transaction()`")
-        return await self._open(blocking=False)
+        return self._entered_with(await self._open(blocking=False))
 
     async def __aexit__(
         self,
@@ -43,7 +43,7 @@ class RunTransaction:
             await self._undo()
 
     def __enter__(self) -> Any:
-        return self._from_thread(partial(self._open, blocking=True))
+        return self._entered_with(self._from_thread(partial(self._open, blocking=True)))
 
     def __exit__(
         self,
@@ -53,6 +53,11 @@ class RunTransaction:
     ) -> None:
         if error is not None:
             self._from_thread(self._undo)
+
+    def _entered_with(self, connection: Any) -> Any:
+        """Let the store know, in the handler's context, whose transaction holds its lock."""
+        CURRENT_TRANSACTION.set(self.opened)
+        return connection
 
     async def _open(self, *, blocking: bool) -> Any:
         if self._entered:

@@ -170,6 +170,38 @@ def test_settings_that_cannot_work_are_refused(settings, words):
         Settings(**settings)
 
 
+TOO_LONG = [
+    ({"transaction": "5s"}, 'lease="16s" or transaction="4s500ms"'),
+    ({"lease": "9s", "renew": "3s", "transaction": "3s"}, 'lease="10s" or transaction="2s500ms"'),
+    ({"lease": "1500ms", "renew": "500ms", "transaction": "10s"}, 'transaction="400ms"'),
+]
+
+
+@pytest.mark.parametrize(("settings", "remedy"), TOO_LONG)
+def test_transactions_that_could_cost_a_lease_are_refused_on_sqlite(settings, remedy):
+    with pytest.raises(ConfigurationError, match=remedy):
+        Outlast("sqlite:///x.db", **settings)
+
+    assert Outlast("postgresql://x/y", **settings).settings == Settings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "transaction"),
+    [
+        ({}, "4s"),
+        ({"transaction": "4500ms"}, "4500ms"),
+        ({"lease": "60s"}, "4s"),
+        ({"lease": "9s", "renew": "3s"}, "2500ms"),
+        ({"lease": "1500ms", "renew": "500ms"}, "400ms"),
+    ],
+)
+def test_two_transactions_fit_between_a_renewal_and_the_end_of_its_lease(settings, transaction):
+    app = Outlast("sqlite:///x.db", **settings)
+
+    assert app.settings.transaction == Settings(transaction=transaction).transaction
+    assert Settings.load(app.settings.dump()) == app.settings
+
+
 def test_the_defaults_are_those_of_the_design():
     settings = Settings()
 
@@ -182,7 +214,7 @@ def test_the_defaults_are_those_of_the_design():
         "tick": "0:00:01",
         "poll": "0:00:00.500000",
         "grace": "0:00:30",
-        "transaction": "0:00:05",
+        "transaction": "0:00:04",
         "reservation": "0:05:00",
         "direct_wait": "0:01:00",
         "retention": "30 days, 0:00:00",
@@ -216,3 +248,28 @@ asyncio.run(main())
     )
 
     assert (done.stdout, done.returncode) == ("7\n7\n", 0), done.stderr
+
+
+def test_an_app_without_a_url_takes_it_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTLAST_URL", f"sqlite:///{tmp_path}/elsewhere.db")
+
+    app = Outlast(lease="30s", renew="5s")
+
+    assert app.url == f"sqlite:///{tmp_path}/elsewhere.db"
+    assert str(tmp_path / "elsewhere.db") in str(app.store.path)
+
+
+def test_a_url_in_the_code_wins_over_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTLAST_URL", "postgresql://nowhere/shop")
+
+    assert Outlast(f"sqlite:///{tmp_path}/jobs.db").url == f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_an_app_without_any_url_says_what_to_paste(monkeypatch, value):
+    monkeypatch.delenv("OUTLAST_URL", raising=False)
+    if value is not None:
+        monkeypatch.setenv("OUTLAST_URL", value)
+
+    with pytest.raises(ConfigurationError, match=r"`export OUTLAST_URL=sqlite:///jobs\.db`"):
+        Outlast()

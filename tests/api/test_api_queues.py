@@ -1,5 +1,6 @@
 """Queues as an app sets, pauses and reads them."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -34,6 +35,20 @@ async def test_resume_says_whether_it_was_paused(app):
 
     assert [await app.queues.resume("story"), await app.queues.resume("story")] == [True, False]
     assert (await app.queues.get("story")).pause is None
+
+
+async def test_saving_a_queue_keeps_what_is_left_out(app):
+    await app.queues.save("mail", ordering="position", gap=10)
+
+    limited = await app.queues.save("mail", concurrency=3)
+    closer = await app.queues.save("mail", gap=20)
+    unlimited = await app.queues.save("mail", concurrency=None)
+    same = await app.queues.save("mail")
+
+    lane = Queue(name="mail", ordering=Ordering.POSITION, gap=10, concurrency=3)
+    assert limited == lane
+    assert closer == replace(lane, gap=20)
+    assert unlimited == same == replace(lane, gap=20, concurrency=None)
 
 
 async def test_set_queue_leaves_the_pause(app):

@@ -48,7 +48,8 @@ async def test_a_retry_is_a_copy_that_counts_from_zero(app, dead):
     handle = await app.retry(before.id)
 
     old, new = await before.read(), await handle.read()
-    copied = ("type", "name", "params", "queue", "priority", "max_attempts", "delivery", "group_id")
+    copied = ("type", "name", "params", "queue", "priority", "max_attempts", "delivery")
+    copied += ("group_id", "active_key")
     assert {name: getattr(new, name) for name in copied} == {
         name: getattr(old, name) for name in copied
     }
@@ -56,6 +57,26 @@ async def test_a_retry_is_a_copy_that_counts_from_zero(app, dead):
     assert (new.state, new.failures, new.token) == (State.QUEUED, 0, 0)
     assert handle.created
     assert old.state is State.DEAD_LETTER
+
+
+async def test_a_retry_whose_active_key_is_taken_is_refused_with_its_holder(app, send, dead):
+    before = await dead(1, active_key="user:7")
+    holder = await send.options(active_key="user:7").enqueue(2)
+
+    with pytest.raises(DuplicateJob, match=f"job {holder.id} holds its active key") as refused:
+        await app.retry(before.id)
+
+    assert refused.value.existing == holder.id
+    assert await app.retry_many(queue="mail") == []
+
+
+async def test_of_many_with_one_active_key_one_is_retried(app, dead):
+    jobs = [await dead(number, active_key="user:7") for number in range(3)]
+
+    handles = await app.retry_many(queue="mail")
+
+    assert len(handles) == 1
+    assert (await handles[0].read()).retry_of == jobs[-1].id
 
 
 async def test_the_template_and_schedule_are_copied_too(app, store, dead, clock):
@@ -250,7 +271,7 @@ async def test_the_lineage_of_retries_in_place_has_the_same_attempts(app, send, 
 
     assert [(each.number, lineage.attempt(each.job.id)) for each in lineage.attempts] == [
         (0, 0),
-        (1, 0),  # handed back: it counts as nothing
+        (1, 0),  # released: it counts as nothing
         (1, 0),
         (2, 0),
         (3, 1),

@@ -14,7 +14,7 @@ from outlast import (
     WaitTimeout,
 )
 from outlast.core.event import Failed, Skipped, Stopped, Succeeded
-from outlast.errors import StoreBusy, StoreClosed
+from outlast.errors import StoreBusy, StoreClosed, StoreUnavailable
 from outlast.store.contract.notifications import Notification
 
 
@@ -122,10 +122,39 @@ async def test_a_job_that_ended_otherwise_has_no_result(send, hand, event, state
 async def test_a_wait_is_over_in_time_and_the_job_goes_on(send):
     handle = await send.enqueue(1)
 
-    with pytest.raises(WaitTimeout, match=f"job {handle.id} has not ended within 20ms; it goes on"):
+    with pytest.raises(WaitTimeout, match=f"job {handle.id} has not ended within 20ms"):
         await handle.wait("20ms")
 
     assert (await handle.read()).state is State.QUEUED
+
+
+async def test_a_wait_that_timed_out_says_in_one_line_why_the_job_waits(app, send, monkeypatch):
+    monkeypatch.setattr("outlast.jobs.client.EXPLAIN_TIMEOUT_S", 120.0)
+    handle = await send.options(queue="mail").enqueue(1)
+
+    with pytest.raises(WaitTimeout) as unserved:
+        await handle.result("10ms")
+    await app.queues.pause("mail", reason="deploy")
+    with pytest.raises(WaitTimeout) as paused:
+        await app.wait(handle.id, "10ms")
+
+    assert str(unserved.value) == (
+        f'job {handle.id} has not ended within 10ms: no live worker serves queue "mail" (clears '
+        "when: `outlast worker -q mail`). It is not cancelled: wait again, or cancel it"
+    )
+    assert 'queue "mail" is paused' in str(paused.value)
+    assert "deploy" in str(paused.value)
+
+
+async def test_a_wait_times_out_also_where_the_store_cannot_say_why(app, send, store, monkeypatch):
+    handle = await send.enqueue(1)
+
+    async def refuse(_):
+        raise StoreUnavailable("no")
+
+    monkeypatch.setattr(store, "wait_facts", refuse)
+    with pytest.raises(WaitTimeout, match=r"within 10ms\. It is not cancelled"):
+        await handle.wait("10ms")
 
 
 @pytest.mark.parametrize("job_id", ["nope", "", "\ud800", "a\0", "x" * 1_000_000, None, 7])

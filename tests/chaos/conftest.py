@@ -10,11 +10,6 @@ from .notes import Notes
 from .tree import Tree, forest
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _early(postgres: object) -> None:
-    """A server is calm some time after its start: tests that need a calm one wait less."""
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path)

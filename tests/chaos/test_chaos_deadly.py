@@ -14,7 +14,7 @@ GOOD = 10
 BRIEF = ("brief", {"n": 0, "seconds": 0.02})
 
 
-@pytest.mark.parametrize("kind", ["exits", "crashes", "kills", "exits_for_a_command"])
+@pytest.mark.parametrize("kind", ["exits", "crashes", "kills", "exits_for_a_command", "eats"])
 def test_job_that_always_kills_its_process_is_a_dead_letter_after_exactly_its_limit(
     grow, ledger, notes, kind
 ):

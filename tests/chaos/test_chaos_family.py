@@ -45,17 +45,3 @@ def test_process_that_a_handler_forks_can_be_terminated(grow, ledger):
 
     until(lambda: ledger.state(job) == "succeeded", what="the end")
     assert ledger.results(job) == [str(-SIGTERM)]
-
-
-def test_child_about_to_leave_hands_its_runs_back_when_its_supervisor_dies(grow, ledger, notes):
-    tree = grow("--max-jobs", "1", "-c", "2", lease="6s", renew="1s").ready()
-    [kept] = ledger.enqueue(("waits", {"gate": "never"}))
-    until(lambda: notes.of(kept), what="a run to be kept")
-    ledger.enqueue(("brief", {"n": 0, "seconds": 0}))
-    until(lambda: len(tree.lines("child started")) > 1, what="the child in its place")
-
-    tree.kill_supervisor()
-    tree.gone()
-
-    assert ledger.ends(kept) == [("released", "shutdown")]
-    assert ledger.failures(kept) == 0

@@ -5,9 +5,12 @@ import asyncio
 import asyncpg
 import pytest
 
+from outlast import Outlast
 from outlast.worker.supervisor.options import WorkerExit
 
-from .tree import until
+from .ledger import bound
+from .tree import LONG, Tree, until
+from .worker_app import register
 
 pytestmark = pytest.mark.slow
 
@@ -58,15 +61,23 @@ def test_worker_whose_name_was_taken_stops(postgres_url, grow):
     assert tree.lines("lock lost, another process acquired it")
 
 
-def test_second_worker_of_a_name_is_refused_and_gets_it_once_the_first_was_killed(
-    postgres_url, grow
+async def test_second_worker_of_a_name_gets_it_and_its_runs_once_the_first_was_killed(
+    postgres_url, grow, notes
 ):
-    first = grow("--instance-id", "w1", env={"CHAOS_URL": postgres_url}).ready()
+    def start() -> Tree:
+        return grow("--instance-id", "w1", env={"CHAOS_URL": postgres_url}, **LONG)
 
-    second = grow("--instance-id", "w1", env={"CHAOS_URL": postgres_url})
-    refused = second.wait()
-    first.kill()
-    third = grow("--instance-id", "w1", env={"CHAOS_URL": postgres_url}).ready()
+    async with register(Outlast(postgres_url), notes) as app:
+        [job] = await app.enqueue_many(bound(app, [("waits", {"gate": "never"})], {}))
+        first = start().ready()
+        until(lambda: notes.of(job.id), what="its run")
 
-    assert refused == WorkerExit.IDENTITY_IN_USE, second.log
-    assert until(lambda: third.lines("worker started instance=w1"), what="its start")
+        second = start()
+        refused = second.wait()
+        first.kill()
+        start()
+        until(lambda: len(notes.of(job.id)) == 2, what="its second start, before its lease expires")
+
+        assert refused == WorkerExit.IDENTITY_IN_USE, second.log
+        [run, *_] = await app.store.runs(job.id)
+        assert (run.status, run.reason) == ("lost", "startup_recovery")

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import threading
 import time
@@ -31,6 +32,7 @@ def register(app: Outlast, notes: Notes) -> Outlast:
         return n
 
     app.job(name="brief", retry=PATIENT)(brief)
+    app.job(name="single", retry=Backoff(1))(brief)
     app.job(name="chained", delivery="linked", retry=PATIENT)(brief)
     app.job(name="once", delivery="once")(brief)
 
@@ -134,9 +136,25 @@ def blocking(app: Outlast, notes: Notes) -> None:
             hold_the_interpreter_for_ever()
         return run.token
 
+    @app.job(retry=THREE, executor="command")
+    def sleeps_in_a_command(run: Run) -> Command:
+        notes.add("start", run)
+        return Command(["sh", "-c", "setsid sleep 600 & sleep 600"])
+
+    hungry(app, notes)
+
+
+def hungry(app: Outlast, notes: Notes) -> None:
+    """Take memory and do not return it."""
+
     @app.job(retry=THREE)
     async def hoards(run: Run, megabytes: int) -> None:
         HOARD.append(bytearray(megabytes << 20))
+
+    @app.job(retry=THREE)
+    def eats(run: Run) -> None:
+        notes.add("start", run)
+        eat_the_memory()
 
 
 HOARD: list[Any] = []
@@ -190,6 +208,19 @@ def deadly(app: Outlast, notes: Notes) -> None:
         notes.add("start", run)
         os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(60)
+
+
+def eat_the_memory() -> None:
+    """Leave not a byte to the other threads, for as long as this process lives."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), hard))
+    size, rest = 1 << 20, None
+    while True:
+        try:
+            rest = (rest, bytes(size))
+        except MemoryError:
+            size = size // 2 or 64
 
 
 def waits_for_a_signal(ready: Any) -> None:

@@ -51,9 +51,13 @@ class Cli:
         self.url = "sqlite:///jobs.db"
 
     def __call__(
-        self, *args: str, typed: str | None = None, app: str | None = "tasks:app"
+        self,
+        *args: str,
+        typed: str | None = None,
+        app: str | None = "tasks:app",
+        colour: bool = False,
     ) -> Result:
-        env = {"OUTLAST_APP": app, "OUTLAST_URL": None, "NO_COLOR": "1"}
+        env = {"OUTLAST_APP": app, "OUTLAST_URL": None, "NO_COLOR": None if colour else "1"}
         return CliRunner().invoke(main, args, input=typed, env=env)
 
     def out(self, *args: str, **more: Any) -> str:

@@ -19,7 +19,7 @@ def test_an_enqueued_job_is_listed_and_shown(cli: Cli) -> None:
     assert shown["id"] == job_id
     assert shown["runs"] == []
     assert job_id in cli.out("jobs")
-    assert '"left": 1' in cli.out("show", job_id)
+    assert '"left":1' in cli.out("show", job_id)
 
 
 @pytest.mark.parametrize(

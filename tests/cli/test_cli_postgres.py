@@ -161,7 +161,7 @@ def test_a_role_that_may_use_the_tables_need_not_make_them(database: str, guest:
         f"GRANT ALL ON ALL SEQUENCES IN SCHEMA outlast TO {role}",
     )
 
-    paused = run("queue", "pause", "mail", url=guest)
+    paused = run("queue", "pause", "mail", "--create", url=guest)
 
     assert paused.exit_code == 0, paused.output
 

@@ -129,7 +129,7 @@ WRONG = [
     ("test", 2, "either a cron expression"),
     ("edit nightly --every 10ms", 2, "1s is the minimum"),
     ("save x @daily -t add --params {} --coalesce --misfire-grace 5m", 2, "left"),
-    ("save x @daily -t ad --coalesce --misfire-grace 5m", 3, "known: add"),
+    ("save x @daily -t ad --coalesce --misfire-grace 5m", 3, "did you mean add"),
     ("save x @daily --coalesce --misfire-grace 5m", 2, "no job to run was given"),
     (
         "save x @daily -t add --params '{\"left\": 1}' --coalesce --misfire-grace 0s",
@@ -139,7 +139,7 @@ WRONG = [
     (
         "save x @daily -t add --params '{\"left\": 1}' --coalesce --misfire-grace soon",
         2,
-        "misfire_grace is 'soon'",
+        "'soon' is not a duration; write 30s",
     ),
     ("backfill nothing --since 2026-01-01T00:00Z --until 2026-01-02T00:00Z", 3, "no schedule"),
     ("backfill nightly --since 2026-01-02T00:00Z --until 2026-01-01T00:00Z", 2, "swap them"),

@@ -61,7 +61,7 @@ def test_doctor_finds_a_queue_without_a_worker_and_code_without_a_type(cli: Cli)
     assert result.exit_code == 1
     assert 'FAIL  queue "default" has 1 due job and no worker' in result.stdout
     assert 'warn  type "add" is not defined in this app; waiting: 1 job' in result.stdout
-    assert "fix: outlast worker -q default" in result.stdout
+    assert "fix: `outlast worker -q default`" in result.stdout
     findings = [json.loads(line) for line in cli("doctor", "--json").stdout.splitlines()]
     assert {finding["check"] for finding in findings} >= {
         "Store",
@@ -125,14 +125,18 @@ def test_init_writes_an_app_once(cli: Cli) -> None:
 
 
 def test_db_status_prune_and_sql(cli: Cli) -> None:
-    cli.enqueue("add", '{"left": 1}')
+    job_id = cli.enqueue("add", '{"left": 1}')
     cli.burst()
+    log = cli.folder / "outlast-logs" / f"{job_id}.{job_id}.log"  # as a command's
+    log.parent.mkdir()
+    log.write_text("output")
 
     assert "SQLite" in cli.out("db", "status")
     assert cli.out("db", "sql").startswith("-- A request is in `jobs`")
     pruned = cli("db", "prune", "--older-than", "0s", "--yes")
     assert "1 job deleted" in pruned.stderr
     assert cli.documents("jobs") == []
+    assert not log.exists()
 
 
 def test_templates_and_groups_are_listed(cli: Cli) -> None:

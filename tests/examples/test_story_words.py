@@ -215,7 +215,7 @@ def test_every_status_of_a_run_has_its_word_or_is_refused(status: RunStatus) -> 
         assert words.run_status(make_run(status)) == RUNS[status]
     else:
         assert status is RunStatus.RELEASED
-        with pytest.raises(ValueError, match="a-run was handed back"):
+        with pytest.raises(ValueError, match="a-run was released"):
             words.run_row(make_run(status))
 
 

@@ -1,4 +1,4 @@
-"""The start of a child: what it tells its supervisor."""
+"""The start of a child: what it tells its supervisor, and how it ends if it cannot do its part."""
 
 import asyncio
 from contextlib import suppress
@@ -11,12 +11,14 @@ from outlast.worker.supervisor.child_main import WorkerChild
 class Line:
     """Told to start, and nothing more."""
 
-    def __init__(self):
+    def __init__(self, *, closes=False):
         self.said = []
+        self._closes = closes
 
     async def messages(self):
-        yield {"is": "start", "instance_id": "here", "boot_id": "now"}
-        await asyncio.Event().wait()
+        if not self._closes:
+            yield {"is": "start", "instance_id": "here", "boot_id": "now"}
+            await asyncio.Event().wait()
 
     def send(self, kind, **values):
         self.said.append(kind)
@@ -41,14 +43,38 @@ class Broken:
         pass
 
 
-async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
-    line, broken = Line(), Broken()
-    child = WorkerChild(broken, broken, Settings(), leases=broken, channel=line)
-
+async def crashed(line):
+    """Run a child until it crashes."""
+    crash, broken = asyncio.Event(), Broken()
+    child = WorkerChild(
+        broken,
+        broken,
+        Settings(),
+        leases=broken,
+        channel=line,
+        is_orphan=lambda: False,
+        crash=crash.set,
+    )
+    running = asyncio.create_task(child.run())
     async with asyncio.timeout(120):
-        await child.run()
+        await crash.wait()
+    running.cancel()
 
-    assert line.said == ["stopped"]
+
+async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
+    line = Line()
+
+    await crashed(line)
+
+    assert line.said == []  # it did not stop in order, which would release what it runs
+
+
+async def test_child_whose_channel_a_handler_closed_ends_as_in_a_crash():
+    line = Line(closes=True)
+
+    await crashed(line)
+
+    assert line.said == []
 
 
 class Working(Broken):
@@ -84,6 +110,8 @@ async def test_child_tells_its_supervisor_when_the_declared_schedules_are_writte
         Settings(),
         leases=working,
         channel=line,
+        is_orphan=lambda: False,
+        crash=lambda: None,
         write_schedules=write_schedules,
     )
     running = asyncio.create_task(child.run())

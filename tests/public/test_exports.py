@@ -1,12 +1,45 @@
 """The public list is short, sorted, and true."""
 
+import inspect
 import subprocess
 import sys
+import typing
 
 import pytest
 
 import outlast
+from outlast import GroupHandle, Handle, JobType, Outlast, Worker, errors
 from outlast.errors import OutlastError
+from outlast.jobs.groups import GroupManager
+from outlast.jobs.queues import QueueManager
+from outlast.jobs.templates import TemplateManager
+from outlast.scheduler.plan_builder import ScheduleOptions
+from outlast.scheduler.schedules import ScheduleManager
+
+PUBLIC_CLASSES = (
+    Outlast, Handle, GroupHandle, JobType, Worker,
+    GroupManager, QueueManager, ScheduleManager, TemplateManager,
+)  # fmt: skip
+
+
+def returned_types(kind):
+    """The classes of this package in the return annotations of a class's public methods."""
+    known = {
+        "Worker": Worker,
+        "ScheduleManager": ScheduleManager,
+        "ScheduleOptions": ScheduleOptions,
+    }
+    for name, method in inspect.getmembers(kind):
+        method = method.fget if isinstance(method, property) else method  # noqa: PLW2901
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        pending = [typing.get_type_hints(method, localns=known).get("return")]
+        while pending:
+            found = pending.pop()
+            pending += typing.get_args(found)
+            origin = typing.get_origin(found) or found
+            if isinstance(origin, type) and origin.__module__.startswith("outlast."):
+                yield origin
 
 
 def test_every_public_name_can_be_imported():
@@ -42,6 +75,29 @@ def test_every_public_error_is_of_our_tree():
 
     assert errors
     assert all(issubclass(error, OutlastError) for error in errors)
+
+
+def test_every_error_can_be_caught_by_its_public_name():
+    made = [
+        name
+        for name, thing in vars(errors).items()
+        if isinstance(thing, type) and issubclass(thing, Exception)
+    ]
+
+    assert {"StoreUnavailable", "StoreFull", "TransactionTimeout"} <= set(made)
+    assert [name for name in made if getattr(outlast, name, None) is not vars(errors)[name]] == []
+
+
+def test_what_a_public_method_returns_has_a_public_name():
+    """Managers and steps of a call are reached through the app; lines of a preview are read."""
+    reached = {
+        "Decorator", "GroupManager", "QueueManager", "ScheduleManager", "TemplateManager", "Store",
+        "ConfiguredJobType", "ConfiguredTemplate", "EnqueuePlan", "BackfillLine", "SlotChange",
+    }  # fmt: skip
+    returned = {kind.__name__ for each in PUBLIC_CLASSES for kind in returned_types(each)}
+
+    assert {"RunRecord", "Explanation", "EventRecord", "Handle", "Worker"} <= returned
+    assert returned - reached <= set(outlast.__all__)
 
 
 @pytest.mark.slow

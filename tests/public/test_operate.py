@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from outlast import Outlast
 from outlast.cli.worker import worker_command
 
 FOLDER = Path(__file__).parents[2] / "docs" / "operate"
@@ -21,6 +22,11 @@ COMMANDS = [
     for page in sorted(FOLDER.glob("*.md"))
     for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
     for line in block.splitlines()
+]
+URLS = [
+    url
+    for page in sorted(FOLDER.glob("*.md"))
+    for url in re.findall(r"^OUTLAST_URL=(\S+)$", page.read_text(), re.MULTILINE)
 ]
 AROUND = """
 from outlast import Outlast
@@ -60,3 +66,16 @@ def test_command_is_understood(line: str) -> None:
 def test_there_are_blocks_and_commands() -> None:
     assert len(BLOCKS) >= 3
     assert len(COMMANDS) >= 3
+    assert len(URLS) >= 3
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_the_variable_on_a_page_names_the_store_of_an_app(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_URL", url)
+
+    app = Outlast()
+
+    assert app.url == url
+    assert app.store is not None

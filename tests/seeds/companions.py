@@ -13,7 +13,7 @@ from companion.memory import Memory
 from outlast.core.decide import Change
 from outlast.store.contract import Store
 
-from .kit import SOON
+from .timeouts import SOON
 
 MONDAY = date(2026, 1, 5)
 TUESDAY = date(2026, 1, 6)

@@ -13,7 +13,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 
 from .crashing import TRANSITIONS, Wreck, wrecks
-from .kit import Sql
+from .database_file import Sql
 
 
 @pytest.fixture

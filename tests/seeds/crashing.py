@@ -39,7 +39,7 @@ from support.crash.world import (
     settling,
 )
 
-from .kit import Child
+from .child_process import Child
 
 Tables = dict[str, list[Any]]
 

@@ -9,7 +9,7 @@ from typing import Any
 from outlast import Outlast, Run
 from outlast.errors import CallerError
 
-from .kit import LONG, QUICK, SOON
+from .timeouts import LONG, QUICK, SOON
 
 QUEUE = "SELECT status, reason FROM outlast_reservations ORDER BY seq"
 

@@ -16,7 +16,7 @@ from daily_brief.words import JobRunRow
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 
-from .kit import drain
+from .app_helpers import drain
 
 HOUR: Final = timedelta(hours=1)
 CHECKED: Final = ("raw_articles", "clusters", "cluster_articles", "briefs", "brief_items", "feeds")

@@ -18,7 +18,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.verify import verify
 
-from .kit import Child
+from .child_process import Child
 
 SCHEDULES: Final = 20
 SCHEDULERS: Final = 3

@@ -15,8 +15,8 @@ from daily_brief.samples import Item, atom, rss, serve
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 
-from .kit import SOON
 from .newsroom import Newsroom, article, contents, crash_points, dead, look, write
+from .timeouts import SOON
 
 FEEDS = [Feed(name=name, url=f"https://{name}.example/") for name in ("one", "two")]
 

@@ -13,8 +13,8 @@ from daily_brief.promises import DOES_NOT_MEAN, GUARANTEED, NOT_GUARANTEED
 from daily_brief.web import Web
 
 from .brief_web import EXAMPLES, FOUND_IN, SINGLE, call
-from .kit import PATIENCE
 from .test_s1_studio import GUARD
+from .timeouts import PATIENCE
 
 ROOT = EXAMPLES.parent
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

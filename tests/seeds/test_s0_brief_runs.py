@@ -24,7 +24,8 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import new_id
 from outlast.worker.maintenance.recovery import Recovery
 
-from .kit import Sql, drain
+from .app_helpers import drain
+from .database_file import Sql
 from .newsroom import HOUR, Newsroom, article, dead, write
 
 NEWS = [article("a", "Storm Vesna floods harbour"), article("b", "Storm Vesna: harbour flooded")]
@@ -360,7 +361,7 @@ def test_every_end_of_a_run_has_its_word(
 
 
 def test_a_run_that_was_handed_back_is_none_of_s0_s() -> None:
-    with pytest.raises(ValueError, match="handed back"):
+    with pytest.raises(ValueError, match="was released"):
         words.status(run_of(RunStatus.RELEASED))
 
 

@@ -24,8 +24,9 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 
-from .crews import hold_a_brief
-from .kit import Child, Sql, opened
+from .app_programs import hold_a_brief
+from .child_process import Child
+from .database_file import Sql, opened
 
 EARLIER = LeaseHolder(instance_id="news-1", boot_id="boot-1")
 NOW = LeaseHolder(instance_id="news-1", boot_id="boot-2")

@@ -9,9 +9,9 @@ from outlast.core.schedule import SlotOutcome
 from outlast.testing.clock import START
 from outlast.testing.conformance.sizes import SIZES
 
-from .kit import race
-from .places import address, keyvalue
+from .child_process import race
 from .schedulers import SCHEDULES, declare, proved, storm, trigger_at_once
+from .store_urls import keyvalue, store_url
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def keyvalue_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return address(request, tmp_path)
+    return store_url(request, tmp_path)
 
 
 async def raced(place: Path | str) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from outlast import DuplicateJob, Outlast
 
-from .kit import Sql, live, opened, race
-from .parts import claim_slots, run_slots
+from .app_helpers import live
+from .child_process import race
+from .database_file import Sql, opened
+from .store_programs import claim_slots, run_slots
 
 SLOT = datetime(2026, 1, 5, 9, tzinfo=UTC)
 THREADS = 8

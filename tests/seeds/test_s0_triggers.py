@@ -21,7 +21,7 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import last_run
 from outlast.verify import verify
 
-from .kit import Sql
+from .database_file import Sql
 from .schedulers import S0
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)

@@ -25,8 +25,11 @@ from outlast.testing.conformance.factories import (
     take,
 )
 
-from .crews import hold_a_story
-from .kit import LONG, QUICK, SOON, Child, Sql, drain, ids_of, jobs_of, live
+from .app_helpers import drain, ids_of, jobs_of, live
+from .app_programs import hold_a_story
+from .child_process import Child
+from .database_file import Sql
+from .timeouts import LONG, QUICK, SOON
 
 AT_ONCE = Backoff(4, base="0s")
 LINKED = {"delivery": Delivery.LINKED}

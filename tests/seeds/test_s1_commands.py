@@ -10,7 +10,8 @@ import pytest
 from outlast import Command, Outlast
 from outlast.core.run import RunRecord
 
-from .kit import Sql, drain
+from .app_helpers import drain
+from .database_file import Sql
 
 CLOSED = "outlast: a closed run is frozen"
 CODE = "import os, sys; print('by', os.getpid()); sys.exit(int(sys.argv[1]))"

@@ -16,9 +16,10 @@ from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
 from outlast.worker.maintenance.recovery import Recovery
 
+from .child_process import Child
 from .crashing import Wreck
-from .kit import Child, Sql, opened
-from .lives import live_and_die
+from .database_file import Sql, opened
+from .random_operations import operate_until_killed
 from .states import DELIVERIES, ways
 
 Wreckage = dict[str, list[Wreck]]
@@ -111,7 +112,7 @@ async def test_random_lives_and_deaths_leave_no_corrupt_or_ambiguous_queue(
     ends = Counter[str]()
 
     for hour in range(25):
-        with Child(live_and_die, path, hour, hour) as child:
+        with Child(operate_until_killed, path, hour, hour) as child:
             assert child.end() == -9
         chained = await _recover(path, timedelta(hours=hour, minutes=59))
 

@@ -28,9 +28,11 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import Child, Sql, ask, copy_of, drain, live, opened, order_of
-from .lives import random_work, work_and_die
-from .parts import read_jobs, settle_elsewhere
+from .app_helpers import drain, live, order_of
+from .child_process import Child, ask
+from .database_file import Sql, copy_of, opened
+from .random_operations import random_work, work_until_killed
+from .store_programs import read_jobs, settle_elsewhere
 
 
 @pytest.mark.req("S1-1.2.a")
@@ -152,7 +154,7 @@ async def test_killed_at_random_the_state_is_the_last_committed_one(
     undisturbed = tmp_path / "undisturbed.db"
     states = [dump(undisturbed) async for _ in random_work(undisturbed, seed)]
 
-    with Child(work_and_die, path, seed) as worker:
+    with Child(work_until_killed, path, seed) as worker:
         acknowledged = worker.hear_all()[-1]
         assert worker.end() == -9
     elsewhere = tmp_path / "elsewhere"  # with the file and its log alone

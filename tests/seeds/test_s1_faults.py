@@ -15,8 +15,9 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import job_of, put, take, take_many
 from outlast.worker import finisher
 
-from .kit import Sql, ask
-from .parts import enqueue_on_a_full_disk
+from .child_process import ask
+from .database_file import Sql
+from .store_programs import enqueue_on_a_full_disk
 
 FAULT = "CREATE TRIGGER fault BEFORE {} BEGIN SELECT RAISE(ABORT, 'disk fault'); END"
 MENDED = "DROP TRIGGER fault"

@@ -33,7 +33,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import Sql
+from .database_file import Sql
 
 LINKED = {"delivery": Delivery.LINKED}
 NEW_RUN = (

@@ -27,8 +27,9 @@ from outlast.testing.conformance.factories import (
     take,
 )
 
+from .app_helpers import drain, jobs_of, live
 from .crashing import wrecks
-from .kit import Sql, drain, jobs_of, live
+from .database_file import Sql
 
 FROZEN = "outlast: a job is frozen at its first claim"
 LINKED = {"delivery": Delivery.LINKED}

@@ -9,7 +9,10 @@ import pytest
 
 from outlast import Outlast, Run
 
-from .kit import SOON, Child, Sql, Witness, drain, opened
+from .app_helpers import drain
+from .child_process import Child
+from .database_file import Sql, Witness, opened
+from .timeouts import SOON
 
 JOBS = 5
 OPEN = "SELECT count(*) FROM outlast_open_runs"

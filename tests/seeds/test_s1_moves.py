@@ -16,9 +16,11 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import claim_order, job_of, put, settle, take
 
+from .app_helpers import order_of
+from .child_process import ask
 from .crashing import wrecks
-from .kit import Sql, ask, copy_of, opened, order_of
-from .parts import enqueue
+from .database_file import Sql, copy_of, opened
+from .store_programs import enqueue
 
 FROZEN = "outlast: a job is frozen at its first claim"
 OPEN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"

@@ -28,7 +28,8 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import Sql, copy_of, drain, ids_of, opened, order_of
+from .app_helpers import drain, ids_of, order_of
+from .database_file import Sql, copy_of, opened
 
 TYPES = ("story", "research")
 NEXT = """

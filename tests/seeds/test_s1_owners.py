@@ -17,7 +17,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, ended, put, started
 
-from .kit import Sql
+from .database_file import Sql
 from .sources import OPERATIONS, SOURCE, WRITES, run_by_verb, shipped_modules, texts, written_by
 
 FIRING = {"fire", "fire_batch", "insert_keyed"}

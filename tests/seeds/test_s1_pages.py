@@ -15,7 +15,7 @@ from outlast.store.sqlite.migrate import migrations
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import FAILED, next_ids, put, settle, take
 
-from .kit import Sql
+from .database_file import Sql
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

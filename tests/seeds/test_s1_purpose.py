@@ -22,8 +22,11 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import SOON, Child, ids_of, jobs_of, names_in, opened, order_of
-from .parts import TYPE, enqueue_and_wait
+from .app_helpers import ids_of, jobs_of, order_of
+from .child_process import Child
+from .database_file import names_in, opened
+from .store_programs import TYPE, enqueue_and_wait
+from .timeouts import SOON
 
 
 @pytest.mark.req("S1-0.a")

@@ -20,8 +20,10 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import MANY, TYPE, make_job, take_many
 from outlast.testing.conformance.reservations import make_reservation, reserve
 
+from .child_process import Child
+from .database_file import Sql
 from .direct import QUEUE, call, call_at_once, executed, s1
-from .kit import PATIENCE, SOON, Child, Sql
+from .timeouts import PATIENCE, SOON
 
 SPAN = timedelta(minutes=5)
 ACTIVE = "SELECT count(*) FROM outlast_reservations WHERE status = 'active'"

@@ -14,7 +14,9 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import MANY, SUCCEEDED, claim_order, put, settle, take
 from outlast.testing.conformance.reservations import reserve
 
-from .kit import PATIENCE, QUICK, SOON, Witness, opened, order_of
+from .app_helpers import order_of
+from .database_file import Witness, opened
+from .timeouts import PATIENCE, QUICK, SOON
 
 
 @pytest.mark.req("S1-3.3.b")

@@ -41,8 +41,11 @@ from outlast.worker.maintenance.loop import Maintenance
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
+from .app_helpers import drain
+from .child_process import Child
+from .database_file import Sql
 from .direct import QUEUE, call, executed, register, s1, work
-from .kit import PATIENCE, SOON, Child, Sql, drain
+from .timeouts import PATIENCE, SOON
 
 SPAN = timedelta(minutes=5)
 NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")

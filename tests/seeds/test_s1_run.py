@@ -22,7 +22,8 @@ from outlast.testing.conformance.factories import (
     started,
 )
 
-from .kit import Sql, Witness, drain
+from .app_helpers import drain
+from .database_file import Sql, Witness
 
 OPEN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"
 CLOSED = "outlast: a closed run is frozen"

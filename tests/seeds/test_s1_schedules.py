@@ -18,7 +18,7 @@ from outlast.testing.clock import START, FakeClock
 from outlast.verify import verify
 from support.crash.runner import Crasher
 
-from .kit import Sql, opened
+from .database_file import Sql, opened
 
 HOUR = timedelta(hours=1)
 SET: dict[str, Any] = {"coalesce": True, "misfire_grace": "5m"}

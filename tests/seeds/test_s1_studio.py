@@ -24,7 +24,8 @@ from story_studio.studio import MAX_RETRIES, QUEUE, Studio
 from story_studio.words import JobRow, JobRunRow, JobStatus
 from support.crash.sqlite_recovery import close_unfollowed
 
-from .kit import copy_of, drain, names_in, opened
+from .app_helpers import drain
+from .database_file import copy_of, names_in, opened
 
 EXAMPLES = Path(words.__file__).parents[1]
 FOUND_IN = os.pathsep.join([str(Path(outlast.__file__).parents[1]), str(EXAMPLES)])

@@ -14,7 +14,9 @@ from outlast.core.template import Template
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 
-from .kit import Sql, ask, drain, live
+from .app_helpers import drain, live
+from .child_process import ask
+from .database_file import Sql
 from .test_s1_owners import orphans_of, owners_of
 
 

@@ -14,10 +14,13 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import HOUR, claim_order, job_of, put, take
 
-from .crews import fail_two_stories, hold_a_story
-from .kit import LONG, QUICK, SOON, Child, Sql, ask, jobs_of, live, opened, order_of
-from .parts import TYPE, enqueue, read_jobs
+from .app_helpers import jobs_of, live, order_of
+from .app_programs import fail_two_stories, hold_a_story
+from .child_process import Child, ask
+from .database_file import Sql, opened
 from .states import one_of_each
+from .store_programs import TYPE, enqueue, read_jobs
+from .timeouts import LONG, QUICK, SOON
 
 
 @pytest.mark.req("S1-1.3.a")

@@ -17,9 +17,12 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.worker.maintenance.loop import Maintenance
 
+from .app_helpers import drain
+from .child_process import Child
 from .companions import MONDAY, QUICK, TUESDAY, Forgetful, die_in_a_summary
-from .kit import SOON, Child, Sql, drain
+from .database_file import Sql
 from .sources import shipped_modules
+from .timeouts import SOON
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,9 @@ from outlast import InvalidParams, Outlast
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 
+from .app_helpers import drain, live
 from .crashing import wrecks
-from .kit import Sql, drain, live
+from .database_file import Sql
 
 
 @pytest.mark.req("S2-2.k")

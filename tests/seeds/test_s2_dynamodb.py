@@ -11,9 +11,9 @@ from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import HOUR, SECOND, TICK, claim_order
 
+from .app_helpers import drain
 from .companions import MONDAY, TUESDAY
 from .dynamo import friend, kept, outsider, table
-from .kit import drain
 from .tables import FIXED, UUID, Outsider, text_of
 
 __all__ = ["friend", "kept", "outsider", "table"]

@@ -31,9 +31,9 @@ from outlast.testing.servers.dynamodb import url
 from outlast.worker.maintenance.loop import Maintenance
 from support.servers.dynamodb_proxy import dynamodb_proxy
 
+from .app_helpers import drain
 from .companions import MONDAY
 from .dynamo import friend, kept, outsider, table
-from .kit import drain
 from .tables import Outsider, text_of
 
 __all__ = ["friend", "kept", "outsider", "table"]

@@ -9,7 +9,7 @@ from outlast import Backoff, InvalidParams, InvalidType, Outlast, Run, Skip, Sta
 from outlast.core.job import NewJob
 from outlast.store.sqlite.store import SqliteStore
 
-from .kit import drain, jobs_of
+from .app_helpers import drain, jobs_of
 
 
 class Summary(BaseModel):

@@ -23,7 +23,8 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import Sql, Witness, drain, opened
+from .app_helpers import drain
+from .database_file import Sql, Witness, opened
 
 MINUTE = Backoff(5, base="1m", jitter=False)
 

@@ -24,9 +24,12 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 
-from .crews import hold_a_story
-from .kit import LONG, PATIENCE, QUICK, SOON, Child, Sql, ask, live, opened
-from .lives import tell_moments
+from .app_helpers import live
+from .app_programs import hold_a_story
+from .child_process import Child, ask
+from .database_file import Sql, opened
+from .random_operations import tell_moments
+from .timeouts import LONG, PATIENCE, QUICK, SOON
 
 
 @pytest.mark.req("S2-3.b")

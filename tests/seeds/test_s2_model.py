@@ -12,7 +12,8 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import LEASE, TICK, started
 
-from .kit import Sql, drain
+from .app_helpers import drain
+from .database_file import Sql
 
 
 class Item(BaseModel):

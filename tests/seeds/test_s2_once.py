@@ -13,9 +13,11 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import LAPSED, LEASE, settle, started, take_many
 from support.crash.world import HOLDER, TYPES
 
+from .app_helpers import drain, jobs_of
+from .app_programs import schedule_summary
+from .child_process import race
 from .crashing import effect, wrecks
-from .crews import schedule_summary
-from .kit import Sql, drain, jobs_of, opened, race
+from .database_file import Sql, opened
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, ended, job_of
 from outlast.worker.maintenance.loop import Maintenance
 
-from .kit import SOON, drain, jobs_of
+from .app_helpers import drain, jobs_of
+from .timeouts import SOON
 
 
 async def live_out(app: Outlast, clock: FakeClock, handle) -> list[timedelta]:

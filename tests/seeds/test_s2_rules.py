@@ -17,8 +17,9 @@ from outlast.testing.stores import ids_for_test
 from outlast.worker.engine import WorkerEngine
 from outlast.worker.lease_table import InMemoryLeaseTable
 
+from .app_helpers import drain, live
 from .companions import MONDAY, QUICK
-from .kit import SOON, drain, live
+from .timeouts import SOON
 
 HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 

@@ -20,8 +20,9 @@ from outlast import Backoff, Failure, InvalidType, OperatorError, Outlast, State
 from outlast.sentry import Sentry
 from outlast.testing.clock import FakeClock
 
-from .kit import PATIENCE, SOON, drain
+from .app_helpers import drain
 from .receiver import Receiver, sentry_receiver
+from .timeouts import PATIENCE, SOON
 
 
 class Sync(BaseModel):

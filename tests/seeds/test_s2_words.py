@@ -22,8 +22,8 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import LEASE
 
+from .app_helpers import drain
 from .companions import MONDAY, TUESDAY
-from .kit import drain
 
 README = (Path(words.__file__).parent / "README.md").read_text()
 WORD = {

@@ -22,10 +22,12 @@ from outlast.testing.conformance.factories import job_of, new_id, put, take, tak
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 from support.postgres.clock import DatabaseClock
 
+from .app_helpers import jobs_of
+from .child_process import Child, race
 from .coins import TYPE, claim_all, claim_none, collect, hold
-from .kit import PATIENCE, QUICK, SHORT, Child, jobs_of, race
-from .places import SQL, keyvalue
-from .places import address as place
+from .store_urls import SQL, keyvalue
+from .store_urls import store_url as make_url
+from .timeouts import PATIENCE, QUICK, SHORT
 
 JOBS = 20
 PROFILE = {"lease": "300s", "renew": "20s", "tick": "60s"}
@@ -42,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return place(request, tmp_path)
+    return make_url(request, tmp_path)
 
 
 @pytest.fixture
@@ -134,7 +136,7 @@ async def test_two_worker_processes_execute_twenty_jobs_twenty_times(
     assert sorted(executed) == sorted(jobs)
     assert [job.state for job in await jobs_of(store)] == [State.SUCCEEDED] * JOBS
     runs = [run for job in await jobs_of(store) for run in await store.runs(job.id)]
-    # What would have waited there for too long was handed back, and is none.
+    # What would have waited there for too long was released, and is none.
     assert sorted(run.job_id for run in runs if run.status != "released") == sorted(jobs)
     assert refused == [0, 0]
 

@@ -12,7 +12,7 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import job_of, new_id, put, take
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 
-from .kit import drain
+from .app_helpers import drain
 
 TIMEOUT = timedelta(seconds=300)
 MINUTE = timedelta(minutes=1)

@@ -22,7 +22,8 @@ from outlast.testing.conformance.factories import (
     take,
 )
 
-from .kit import Sql, drain
+from .app_helpers import drain
+from .database_file import Sql
 from .states import one_of_each, ways
 
 WAY = Backoff(5, base="5m", cap="24h", jitter=False)

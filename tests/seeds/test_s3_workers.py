@@ -13,10 +13,12 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, new_id, put, settle, started, take
 from outlast.worker.maintenance.loop import Maintenance
 
+from .app_helpers import drain, ids_of, jobs_of
+from .app_programs import work_and_note
+from .child_process import race
 from .crashing import wrecks
-from .crews import work_and_note
-from .kit import Sql, drain, ids_of, jobs_of, opened, race
-from .parts import TYPE, claim_everything
+from .database_file import Sql, opened
+from .store_programs import TYPE, claim_everything
 
 
 @pytest.mark.req("S3-1.f")
@@ -125,7 +127,7 @@ async def test_two_worker_processes_take_no_job_twice(path: Path, tmp_path: Path
     executed = [line.split()[0] for line in ledger.read_text(encoding="ascii").splitlines()]
     assert sorted(executed) == sorted(jobs)
     assert states == [State.SUCCEEDED] * 20
-    # What would have waited there for too long was handed back, and is none.
+    # What would have waited there for too long was released, and is none.
     assert sql.value("SELECT count(*) FROM outlast_runs WHERE status <> 'released'") == 20
     assert refused == [0, 0]
 

@@ -152,8 +152,10 @@ def test_recovery_writes_a_line_for_each_row_and_the_app_hears_of_it(
     until(lambda: ledger.notes.of(left), what="its run")
     first.kill()
 
-    second = grow("--instance-id", "it", "--log-format", "json", app="chaos.told_app:app").ready()
-    file = tmp_path / "told.jsonl"
+    second = grow(
+        "--instance-id", "it", "--log-format", "json", app="chaos.event_log_app:app"
+    ).ready()
+    file = tmp_path / "events.jsonl"
     until(lambda: file.exists() and '"recovered"' in file.read_text(), what="the event")
 
     [line] = [json.loads(each) for each in second.lines('"event": "recovered"')]

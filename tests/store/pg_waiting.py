@@ -14,12 +14,12 @@ _WAITING: Final = """
 """
 
 
-async def until_somebody_waits(dsn: str) -> None:
-    """Return when a session of that database waits for a lock that another one has."""
+async def until_somebody_waits(dsn: str, sessions: int = 1) -> None:
+    """Return when that many sessions of the database wait for a lock that another one has."""
     watcher = await asyncpg.connect(dsn)
     try:
         async with asyncio.timeout(PATIENCE):
-            while not await watcher.fetchval(_WAITING):  # noqa: ASYNC110 - the server tells nobody
+            while await watcher.fetchval(_WAITING) < sessions:  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.01)
     finally:
         await watcher.close()

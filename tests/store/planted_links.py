@@ -147,6 +147,12 @@ LINK_PLANTS: Final = (
         lambda v: v.copy("outlast_ends", "job", DONE, job=STRANGER),
     ),
     Plant(_C.DANGLING_KEY, ("keys scope=active key=x",), None, _key("active", None)),
+    Plant(
+        _C.KEY_NOT_HELD,
+        ("jobs seq=3",),
+        3,
+        execute("UPDATE outlast_jobs SET active_key='x' WHERE seq=3"),
+    ),
     Plant(_C.KEY_OF_ENDED_CHAIN, ("keys scope=active key=x",), DONE, _key("active", DONE)),
     Plant(_C.KEY_OF_NON_ROOT, ("keys scope=key key=x bucket=",), NEXT, _key("key", NEXT)),
     Plant(

@@ -22,11 +22,12 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import HOUR, LEASE, TYPE, put, settle, take
 from outlast.testing.conformance.factories import SUCCEEDED as DONE
 from outlast.testing.stores import ids_for_test
+from support.dead_process import dead_process_name
 from support.engines.memory import MemoryEngine
 
 from .kit import PATIENCE
 
-TREE = "tree.dead"
+TREE = dead_process_name("tree.")
 DEAD = LeaseHolder(instance_id="host-1", boot_id=TREE)
 
 

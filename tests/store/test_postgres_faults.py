@@ -12,9 +12,8 @@ from outlast.clock import SystemClock
 from outlast.core.decide import succeed
 from outlast.core.run import Claim
 from outlast.core.state import State
-from outlast.errors import OperatorError, StoreReadOnly, StoreUnavailable
+from outlast.errors import StoreReadOnly, StoreUnavailable
 from outlast.store.contract.jobs import Filter
-from outlast.store.contract.queues import Queue
 from outlast.store.postgres.operations.scan_floor import TIMELESS
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import (
@@ -31,8 +30,6 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.servers.postgres import PostgresServer
 from support.servers.fault_proxy import FaultProxy, fault_proxy
-
-from .pg_waiting import until_somebody_waits
 
 HOUR = timedelta(hours=1)
 
@@ -187,63 +184,6 @@ async def _take_one_and_more(store: PostgresStore) -> list[Claim]:
     return await store.claim(
         make_holder(), queue="default", types=types, limit=1, prefetch=5, lease=LEASE
     )
-
-
-async def test_deadlock_is_begun_anew(store: PostgresStore, operator: asyncpg.Connection) -> None:
-    """Ours is the one that is ended, for the other one is patient."""
-    one, two = await started(store, active_key="one"), await started(store, active_key="two")
-    first, second = sorted([one, two], key=lambda claim: claim.id)
-    await operator.execute("SET deadlock_timeout = '60s'")
-    lock = "SELECT 1 FROM outlast.open_runs WHERE job = $1 FOR UPDATE"
-    other = operator.transaction()
-    await other.start()
-    await operator.execute(lock, second.id)
-
-    finishing = asyncio.create_task(finish(store, first, second))
-    await until_somebody_waits(store.address.dsn)
-    await operator.execute(lock, first.id)  # ours waits for the second and has the first
-    await other.commit()
-
-    assert await finishing == [True, True]
-
-
-async def test_serialisation_failures_are_begun_anew(
-    postgres: PostgresServer, database: str, operator: asyncpg.Connection
-) -> None:
-    """A server whose transactions are stricter than ours need be refuses some, and none is lost."""
-    level = "default_transaction_isolation = 'serializable'"
-    async with opened(postgres.url(database)) as first:
-        await first.set_queue(Queue(name="default", concurrency=1))
-        jobs = [await put(first) for _ in range(10)]
-    await operator.execute(f"ALTER DATABASE {database} SET {level}")
-
-    async with opened(postgres.url(database)) as one, opened(postgres.url(database)) as two:
-        ended = await asyncio.gather(_work_off(one, "one"), _work_off(two, "two"))
-
-        assert sorted(ended[0] + ended[1]) == sorted(jobs)
-        found = await one.find(Filter(), limit=MANY)
-        assert {job.state for job in found} == {State.SUCCEEDED}
-
-
-async def _work_off(store: PostgresStore, holder: str) -> list[str]:
-    """Until nothing waits; whoever is told to try again does."""
-    done: list[str] = []
-    while any(job.state is not State.SUCCEEDED for job in await store.find(Filter(), limit=MANY)):
-        try:
-            for claim in await take_many(store, holder=holder, limit=1):
-                while not (await _patiently(store, claim)):
-                    pass
-                done.append(claim.id)
-        except OperatorError:
-            await asyncio.sleep(0)
-    return done
-
-
-async def _patiently(store: PostgresStore, claim: Claim) -> bool:
-    try:
-        return (await finish(store, claim))[0]
-    except OperatorError:
-        return False
 
 
 @pytest.mark.xdist_group("roles")  # a role is of the whole server

@@ -205,3 +205,20 @@ async def test_two_who_speak_at_once_share_one_connection(
     await speaker.close()
 
     assert [each.is_closed() for each in opened] == [True]
+
+
+async def test_schema_with_the_longest_name_works_with_notifications(postgres_url: str) -> None:
+    """Names of channels are as long as names of schemas at most."""
+    url = f"{postgres_url.partition('?')[0]}?schema={'s' * 63}"
+    store, other = PostgresStore(url), PostgresStore(url)
+    await store.open()
+    await other.open()
+    ears = await listening(other)
+
+    claim = await started(store)
+    await store.apply([succeed(claim.job_id, claim.token, "1")])
+
+    await ears.until(lambda hint: "default" in hint.queues)
+    await ears.until(lambda hint: hint.ended and hint != EVERYTHING)
+    await other.close()
+    await store.close()

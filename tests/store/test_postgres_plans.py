@@ -60,6 +60,9 @@ ALWAYS: dict[str, set[str]] = {
     "claim.gate": {"open_runs"},  # the same
     "claim.opened_by_prefix": {"open_runs"},  # the same, and only after an answer was lost
     "maintenance.find_orphans": {"runs"},  # once at every start
+    "workers.former": {"workers", "open_runs"},  # former workers that a kept run references
+    "workers.delete": {"open_runs"},  # few: what runs now
+    "workers.clear_registrations": {"workers", "open_runs"},  # those that are registered
     "workers.list": {"workers"},  # those that are enlisted, by their index
     "groups.closing": {"groups"},  # those that close and were not swept, by their index
     "groups.any_to_mark": {"groups"},  # the same

@@ -43,7 +43,7 @@ def together(store: SqliteStore, trace: Trace) -> Gather:
     """Hands all of them to the writer while it is busy with something else."""
 
     async def gather(*asked: Coroutine[Any, Any, Any]) -> list[Any]:
-        busy = trace.acquire_lock("unit_of_work.begin")
+        busy = trace.acquire_lock("claim.promote")
         first = asyncio.create_task(store.promote_due(limit=1))
         await busy.reached()
         tasks = [asyncio.create_task(one) for one in asked]

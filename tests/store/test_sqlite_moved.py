@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
+from outlast.core.decide import succeed
 from outlast.errors import StoreCorrupt
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.factories import make_job, put
+from outlast.testing.conformance.factories import HOUR, make_job, put, started
 
 NAMES = ("jobs.db", "jobs.db-wal", "jobs.db-shm")
 
@@ -49,3 +50,18 @@ async def test_a_file_put_in_its_place_is_not_taken_for_it(store, tmp_path):
 
     assert await other.peek("default", limit=9) == []
     await other.close()
+
+
+@pytest.mark.parametrize("names", [["jobs.db-wal"], ["jobs.db-wal", "jobs.db-shm"]], ids=len)
+async def test_no_write_is_acknowledged_into_a_log_that_was_removed(store, tmp_path, names):
+    claim = await started(store)
+    transaction = await store.begin(within=HOUR)
+    for name in names:
+        (tmp_path / name).unlink()
+
+    with pytest.raises(StoreCorrupt, match="wal was removed"):
+        await transaction.commit([succeed(claim.id, claim.token, None)])
+    with pytest.raises(StoreCorrupt, match="wal was removed"):
+        await store.add([make_job()])
+    with pytest.raises(StoreCorrupt, match="wal was removed"):
+        await store.begin(within=HOUR)

@@ -151,7 +151,7 @@ async def test_second_transaction_gives_up_in_the_end_and_says_why(path: Path) -
     async with opened(path, busy=0.1) as store:
         first = await store.begin(within=LONG)
 
-        with pytest.raises(StoreBusy, match="another transaction of this process") as busy:
+        with pytest.raises(StoreBusy, match="other transactions") as busy:
             await store.begin(within=LONG)
 
         await first.rollback()

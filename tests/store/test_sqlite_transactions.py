@@ -10,7 +10,7 @@ import pytest
 from outlast.core.decide import Change, decide
 from outlast.core.run import Claim
 from outlast.core.state import State
-from outlast.errors import OutlastError
+from outlast.errors import OutlastError, RunError
 from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import (
@@ -115,16 +115,18 @@ async def test_whatever_the_handler_sets_on_its_connection_the_finish_is_written
     assert await transaction.commit(_end(claim))
 
 
-@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
-async def test_handler_that_ends_the_transaction_by_itself_is_told(
-    store: SqliteStore, claim: Claim, transaction: SqliteTransaction, statement: str
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "BEGIN"])
+async def test_handler_cannot_end_the_transaction_by_itself(
+    store: SqliteStore, path: Path, claim: Claim, transaction: SqliteTransaction, statement: str
 ) -> None:
     transaction.connection.execute(INVOICE)
-    transaction.connection.execute(statement)
 
-    with pytest.raises(OutlastError):
+    with pytest.raises(RunError, match="leave commit"):
+        transaction.connection.execute(statement)
+    with pytest.raises(RunError, match="leave commit"):
         await transaction.commit(_end(claim))
 
+    assert _effects(path) == 0
     assert (await job_of(store, claim.id)).state is State.RUNNING, "the finish was not written"
 
 

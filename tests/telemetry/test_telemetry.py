@@ -5,8 +5,10 @@ from random import Random
 
 import pytest
 
-from outlast import Outlast, Run
+from outlast import Cancel, Outlast, Run, Skip, Snooze
+from outlast.cli.logging_setup import TextLines
 from outlast.core.ids import Ids
+from outlast.store.contract.jobs import Filter
 from outlast.telemetry import (
     InMemoryMetrics,
     MetricKind,
@@ -100,6 +102,45 @@ async def test_error_text_goes_to_sinks_and_not_to_the_log(app, caplog, heard):
     [full] = [record for record in caplog.records if record.name == "theirs"]
     assert "a secret word" in full.getMessage()
     assert full.facts["traceback"] == error.error_text
+
+
+@pytest.mark.parametrize("outcome", [Skip, Cancel, lambda text: Snooze("1h", text)])
+async def test_reason_of_a_handler_is_stored_and_not_logged(app, caplog, heard, outcome):
+    async def handler():
+        return outcome("customer 7\njob_end job=FORGED")
+
+    with caplog.at_level(logging.INFO, logger="outlast"):
+        await ended(app, handler, name="mail")
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("job_end ") for line in lines)
+    assert not any("customer" in line or "FORGED" in line for line in lines)
+    assert not any("customer" in str(event.fields) for event in heard)
+    (job,) = await app.store.find(Filter(), limit=2)
+    assert (await app.runs(job.id))[0].reason == "customer 7\njob_end job=FORGED"
+
+
+def test_no_value_of_an_event_can_forge_a_log_line(caplog):
+    caplog.set_level(logging.INFO, logger=log.name)
+
+    emit(log, logging.INFO, "slot", {"schedule": "a\nslot schedule=b\x1b[2J", "slot": "x y=z"})
+
+    (record,) = caplog.records
+    assert record.getMessage() == ('slot schedule="a\\nslot schedule=b\\x1b[2J" slot="x y=z"')
+
+
+def test_text_log_has_one_unindented_line_per_record():
+    error = ValueError("bad\n12:00:00.000 INFO 1 job_end job=FORGED\x1b[2J")
+    record = logging.LogRecord(
+        "theirs", logging.ERROR, "f", 1, "a\n12:00:00.000 INFO 1 x", (), (ValueError, error, None)
+    )
+
+    first, *rest = TextLines().format(record).split("\n")
+
+    assert " ERROR " in first
+    assert len(rest) == 3
+    assert all(line.startswith("    ") for line in rest)
+    assert not any("\x1b" in line for line in rest)
 
 
 def test_sink_that_raises_is_logged_once_and_affects_nothing_else(caplog):

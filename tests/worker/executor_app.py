@@ -216,6 +216,11 @@ def sleeper(mark_at: str) -> Command:
     return Command([PYTHON, "-c", code, mark_at])
 
 
+def daemons(mark_at: str, seconds: float) -> Command:
+    program = Path(__file__).with_name("daemon_program.py")
+    return Command([PYTHON, str(program), mark_at, str(seconds)])
+
+
 PROCESSES = (
     double,
     who,
@@ -249,6 +254,8 @@ def register(app: Outlast) -> Outlast:
     for command in COMMANDS:
         app.job(executor="command", retry=ONCE_MORE)(command)
     app.job(executor="command", retry=ONCE_MORE)(sleeper)
+    app.job(executor="command", retry=ONCE_MORE)(daemons)
+    app.job(name="brief_daemons", executor="command", max_runtime="1h", retry=Backoff(1))(daemons)
     app.job(name="brief_cmd", executor="command", max_runtime="1h", retry=Backoff(1))(sleeper)
     return app
 

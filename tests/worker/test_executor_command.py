@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from executor_app import ADDRESS, PYTHON, register
-from executor_world import LONG, first_run, gone, parent_of, run, text_of, word
+from executor_world import LONG, first_run, gone, is_alive, parent_of, run, text_of, word
 from worker_world import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import Command, CommandFailed, State
@@ -40,7 +40,7 @@ async def test_output_exit_code_and_log_are_kept(app, worker, tmp_path):
 
     record = await first_run(app, handle)
     assert (result, record.exit_code, record.error) == (None, 0, None)
-    assert Path(record.log_path) == tmp_path / "logs" / f"{record.run_id}.log"
+    assert Path(record.log_path) == tmp_path / "logs" / f"{handle.id}.{record.run_id}.log"
     assert text_of(record.log_path) == "to stdout\nto stderr\n"
 
 
@@ -246,6 +246,35 @@ async def test_a_stopping_worker_hands_it_back_and_leaves_nothing(app, tmp_path)
     await gone(*pids)
     assert (await handle.read()).state is State.QUEUED
     assert await statuses(app, handle) == [("released", "shutdown")]
+
+
+async def test_a_command_that_ends_takes_the_daemons_it_started_with_it(app, worker, tmp_path):
+    handle = await run(app, "daemons", str(tmp_path / "mark"), 0)
+
+    job = await handle.wait(LONG)
+
+    assert job.state is State.SUCCEEDED
+    assert [is_alive(pid) for pid in await word(tmp_path / "mark")] == [False, False]
+
+
+async def test_cancel_kills_the_daemons_it_started(app, worker, tmp_path):
+    handle = await run(app, "daemons", str(tmp_path / "mark"), 600)
+    pids = await word(tmp_path / "mark")
+
+    await handle.cancel()
+    await handle.wait(LONG)
+
+    assert [is_alive(pid) for pid in pids] == [False, False]
+
+
+async def test_a_time_limit_kills_the_daemons_it_started(app, worker, tmp_path):
+    handle = await run(app, "brief_daemons", str(tmp_path / "mark"), 600)
+    pids = await word(tmp_path / "mark")
+
+    run_out_of_time(worker)
+    await handle.wait(LONG)
+
+    assert [is_alive(pid) for pid in pids] == [False, False]
 
 
 async def test_when_its_keeper_is_killed_the_command_is_too(app, worker, tmp_path):

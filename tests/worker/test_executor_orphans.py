@@ -32,3 +32,18 @@ async def test_a_killed_worker_leaves_no_process(path, tmp_path, name):
         await gone(*pids, keeper)
     assert all(alive)
     assert len(alive) == (3 if name in {"defy", "sleeper"} else 2)
+
+
+async def test_a_killed_worker_leaves_no_daemon_of_its_commands(path, tmp_path):
+    async with quick(path) as app:
+        register(app)
+        worker = await asyncio.create_subprocess_exec(
+            sys.executable, str(APP), str(path), str(tmp_path / "logs")
+        )
+        await run(app, "daemons", str(tmp_path / "mark"), 600)
+        pids = await word(tmp_path / "mark")
+
+        worker.kill()
+        await worker.wait()
+
+        await gone(*pids)

@@ -131,8 +131,8 @@ WRONG = {
     "memory": (lambda *_: sqlite3.connect(":memory:"), "memory"),
     "no transaction": (lambda _, path: sqlite3.connect(path, isolation_level=None), "BEGIN"),
     "closed": (closed, "closed"),
-    "a path": (lambda _, path: str(path), "sqlite3.Connection"),
-    "a cursor": (lambda _, path: sqlite3.connect(path).cursor(), "sqlite3.Connection"),
+    "a path": (lambda _, path: str(path), "connection of sqlite3"),
+    "a cursor": (lambda _, path: sqlite3.connect(path).cursor(), "connection of sqlite3"),
 }
 
 

@@ -69,7 +69,7 @@ async def test_jobs_that_turn_out_slow_are_released_to_an_idle_worker(path, riva
 
         for each, name in ((app, "first"), (rival, "idle")):
 
-            @each.job(name="slow", retry=Backoff(1))
+            @each.job(name="slow", retry=Backoff(2))
             async def slow(n: int, name: str = name) -> str:
                 if name == "first":
                     await release.wait()

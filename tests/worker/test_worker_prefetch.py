@@ -3,17 +3,22 @@
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim
-from outlast.worker.prefetch import MAX_PREFETCH_WAIT_S, PREFETCH_TARGET_S, PrefetchBudget
+from outlast.worker.prefetch import (
+    MAX_PREFETCH_WAIT_S,
+    MAX_PREFETCHED_BYTES,
+    PREFETCH_TARGET_S,
+    PrefetchBudget,
+)
 
 
-def claims(kind, many):
+def claims(kind, many, *, params="{}"):
     return [
         Claim(
             JobId(f"{kind}-{n}"),
             1,
             RunId(f"run-{n}"),
             type=kind,
-            params="{}",
+            params=params,
             delivery=Delivery.LEASE,
             failures=0,
             losses=0,
@@ -73,3 +78,24 @@ def test_one_that_still_runs_tells_how_slow_its_type_is_at_least():
     )
     stock.still_running("new", 0.1)  # another of them, begun later, says nothing against it
     assert len(stock.excess(claims("new", 100))) == 100 - int(MAX_PREFETCH_WAIT_S * 2 / 0.5)
+
+
+def test_large_jobs_are_held_ready_up_to_a_number_of_bytes():
+    stock, large = learnt(quick=0.001), claims("quick", 40, params="x" * 250_000)
+    before = stock.room([])
+
+    stock.claimed(large)
+
+    assert before == 1000
+    assert stock.room([]) == MAX_PREFETCHED_BYTES // 250_000
+    assert stock.room(large) == (MAX_PREFETCHED_BYTES - 40 * 250_000) // 250_000
+    assert stock.room(2 * large) == 0
+
+
+def test_small_jobs_after_large_ones_are_held_ready_in_numbers_again():
+    stock = learnt(quick=0.001)
+    stock.claimed(claims("quick", 10, params="x" * 250_000))
+
+    stock.claimed(claims("quick", 10))
+
+    assert stock.room([]) == 1000

@@ -44,6 +44,58 @@ async def test_running_jobs_end_within_the_grace(app):
     assert [await handle.result() for handle in handles] == [1, 2]
 
 
+async def test_stopping_worker_says_that_it_claims_no_more(app):
+    release = asyncio.Event()
+
+    @app.job
+    async def work() -> None:
+        await release.wait()
+
+    running = await work.enqueue()
+    async with app.worker(concurrency=1) as worker:
+        await reaches(running, State.RUNNING)
+        waiting = await work.enqueue()
+        stopping = asyncio.create_task(worker.stop())
+
+        async def is_told() -> bool:
+            return [each.is_stopping for each in await app.store.workers()] == [True]
+
+        await until(is_told)
+        explanation = await app.explain(waiting.id)
+        release.set()
+        await stopping
+
+    assert explanation.stop.code == "worker"
+    assert "stopping" in explanation.stop.text
+
+
+async def test_jobs_of_a_claim_under_way_when_the_worker_stops_are_not_forgotten(app, monkeypatch):
+    claimed, go_on = asyncio.Event(), asyncio.Event()
+    claim = app.store.claim
+
+    async def slow_claim(*args, **options):
+        claims = await claim(*args, **options)
+        if claims:
+            claimed.set()
+            await go_on.wait()  # the answer of the store is on its way
+        return claims
+
+    @app.job
+    async def work() -> None: ...
+
+    monkeypatch.setattr(app.store, "claim", slow_claim)
+    async with app.worker() as worker:
+        handle = await work.enqueue()
+        await claimed.wait()
+        stopping = asyncio.create_task(worker.stop())
+        await until(lambda: worker._engine._dispatcher._stopping)
+        go_on.set()
+        await stopping
+
+    assert (await handle.read()).state in {State.QUEUED, State.SUCCEEDED}
+    assert await statuses(app, handle) in ([("released", "shutdown")], [("succeeded", None)])
+
+
 @pytest.mark.parametrize("kind", ["async", "thread that looks", "thread that does not"])
 async def test_past_the_grace_each_delivery_has_its_way(path, slot, kind):
     release, running = threading.Event(), []

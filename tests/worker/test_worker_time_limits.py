@@ -11,19 +11,27 @@ from worker_world import (
     all_slots_work,
     kinds,
     live_on,
+    query,
     run_out_of_time,
     shaky,
     statuses,
     until,
 )
 
-from outlast import Backoff, Run, State
+from outlast import Backoff, LeaseLost, Run, State
 from outlast.testing.clock import FakeClock
+from outlast.worker import deadlines
 
 TWICE = Backoff(2, base="1ms")
 OFTEN = Backoff(50, base="1ms")
 """A run that a busy machine keeps beyond its limit is lost too: it counts, and changes nothing."""
 NEVER = asyncio.Event
+
+
+@pytest.fixture
+def unstoppable(monkeypatch):
+    """The worker gives a handler past its limit all the time it wants, so its lease expires."""
+    monkeypatch.setattr(deadlines, "STOP_TIMEOUT_S", PATIENCE)
 
 
 async def test_an_async_handler_over_its_time_is_cancelled_and_its_job_tried_again(app):
@@ -107,6 +115,7 @@ async def test_what_a_handler_returns_past_its_time_does_not_count(app):
     assert (job.state, job.reason) == (State.DEAD_LETTER, "timeout")
 
 
+@pytest.mark.usefixtures("unstoppable")
 async def test_a_thread_that_does_not_stop_loses_its_lease_and_its_late_result(path, app, rival):
     release, started = threading.Event(), threading.Event()
 
@@ -137,6 +146,78 @@ async def test_a_thread_that_does_not_stop_loses_its_lease_and_its_late_result(p
     assert await handle.result() == "attempt 2"
 
 
+@pytest.mark.parametrize("delivery", ["lease", "linked"])
+async def test_a_thread_that_does_not_stop_is_lost_at_its_limit_not_when_its_lease_expires(
+    app, delivery
+):
+    """The lease outlasts the test: only the limit ends the run."""
+    release, attempts = threading.Event(), []
+
+    @app.job(max_runtime="1h", retry=TWICE, delivery=delivery)
+    def stuck(run: Run) -> str:
+        attempts.append(run)
+        if len(attempts) == 1:
+            release.wait(PATIENCE)
+        return f"call {len(attempts)}"
+
+    async with app.worker() as worker:
+        handle = await stuck.enqueue()
+        await until(lambda: bool(attempts))
+        run_out_of_time(worker)
+        result = await handle.result(SOON)
+        with pytest.raises(LeaseLost):
+            attempts[0].checkpoint()
+        release.set()
+        await worker.drained()
+
+        assert await all_slots_work(app)
+    assert result == "call 2"
+    assert (await statuses(app, handle))[0] == ("lost", "timeout")
+
+
+async def test_a_worker_stops_beside_a_thread_that_was_lost_at_its_limit(app):
+    release, started = threading.Event(), threading.Event()
+
+    @app.job(max_runtime="1h", retry=Backoff(1))
+    def stuck() -> None:
+        started.set()
+        release.wait(PATIENCE)
+
+    app.settings = app.settings.with_(grace="1ms")
+    async with app.worker() as worker:
+        handle = await stuck.enqueue()
+        await asyncio.to_thread(started.wait, PATIENCE)
+        run_out_of_time(worker)
+        job = await handle.wait(SOON)
+
+    release.set()
+    assert (job.state, job.reason) == (State.DEAD_LETTER, "timeout")
+    assert worker.refused == 0
+    assert await statuses(app, handle) == [("lost", "timeout")]
+
+
+async def test_effects_of_a_thread_that_was_lost_at_its_limit_are_rolled_back(app, path):
+    release, started = threading.Event(), threading.Event()
+    query(path, "CREATE TABLE effects (name TEXT)")
+
+    @app.job(max_runtime="1h", retry=Backoff(1))
+    def stuck(run: Run) -> None:
+        started.set()
+        release.wait(PATIENCE)
+        with run.transaction() as conn:
+            conn.execute("INSERT INTO effects VALUES ('late')")
+
+    async with app.worker() as worker:
+        handle = await stuck.enqueue()
+        await asyncio.to_thread(started.wait, PATIENCE)
+        run_out_of_time(worker)
+        await handle.wait(SOON)
+        release.set()
+        assert await all_slots_work(app)
+
+    assert query(path, "SELECT name FROM effects") == []
+
+
 async def test_a_once_thread_past_its_limit_keeps_its_lease_and_no_other_run_starts(path, slot):
     """Its handler cannot be stopped, so the job of the next slot waits for its end."""
     release, starts = threading.Event(), []
@@ -165,6 +246,7 @@ async def test_a_once_thread_past_its_limit_keeps_its_lease_and_no_other_run_sta
     assert starts == [first.id, second.id]
 
 
+@pytest.mark.usefixtures("unstoppable")
 async def test_one_worker_may_run_a_job_again_while_its_first_thread_is_still_stuck(app):
     release = threading.Event()
 
@@ -189,6 +271,7 @@ async def test_one_worker_may_run_a_job_again_while_its_first_thread_is_still_st
     assert {status for status, _ in others} <= {"lost"}
 
 
+@pytest.mark.usefixtures("unstoppable")
 async def test_the_first_thread_may_also_end_while_the_second_run_is_under_way(app):
     release, second = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

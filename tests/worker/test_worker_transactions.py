@@ -22,7 +22,7 @@ INSERT = "INSERT INTO effects VALUES (?, ?)"
 
 @pytest.fixture
 async def app(path):
-    async with quick(path, transaction="5m") as app:
+    async with quick(path, lease="30m", transaction="5m") as app:
         await app._client.open()
         make_effects(path)
         yield app

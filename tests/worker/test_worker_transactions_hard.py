@@ -28,7 +28,7 @@ INSERT = "INSERT INTO effects VALUES (?, ?)"
 
 @pytest.fixture
 async def app(path):
-    async with quick(path, transaction="60s") as app:
+    async with quick(path, lease="30m", transaction="60s") as app:
         await app._client.open()
         make_effects(path)
         yield app
@@ -159,7 +159,7 @@ async def test_a_handler_writing_at_full_speed_past_the_limit_leaves_nothing(app
 
 
 async def test_more_transactions_than_threads_wait_for_each_other_in_order(path):
-    async with quick(path, transaction="60s") as app:
+    async with quick(path, lease="30m", transaction="60s") as app:
 
         @app.job(retry=Backoff(1))
         async def pay(run: Run, n: int) -> int:
@@ -179,7 +179,7 @@ async def test_more_transactions_than_threads_wait_for_each_other_in_order(path)
 
 async def test_a_handler_cancelled_while_it_waits_for_the_lock_does_not_leave_it_locked(path):
     inside, waiting, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    async with quick(path, transaction="60s", renew="50ms") as app:
+    async with quick(path, lease="30m", transaction="60s", renew="50ms") as app:
 
         @app.job
         async def first(run: Run) -> None:

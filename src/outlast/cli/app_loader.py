@@ -22,12 +22,18 @@ def load_app(address: str) -> Outlast:
     if not name or not attribute:
         raise InvalidType(
             f"{address!r:.120} is not the address of an app; write module:attribute, such as "
-            "tasks:app"
+            f"{_address_of(address)}"
         )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     return _app(_module(name), attribute, address)
+
+
+def _address_of(text: str) -> str:
+    """Return an address for the name of a file or a module: `src/jobs.py` is `src.jobs:app`."""
+    name = text.removesuffix(".py").strip("./:").replace("/", ".")
+    return f"{name}:app" if all(part.isidentifier() for part in name.split(".")) else "tasks:app"
 
 
 def _module(name: str) -> object:
@@ -42,16 +48,21 @@ def _app(module: object, attribute: str, address: str) -> Outlast:
     for part in attribute.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, Outlast):
-        apps = sorted(name for name, each in vars(module).items() if isinstance(each, Outlast))
         kind = (
             "does not exist"
             if found is None
             else f"is a {type(found).__name__}, not an Outlast app"
         )
-        raise InvalidType(
-            f"{address!r:.120} {kind}; apps in that module: {', '.join(apps) or 'none'}"
-        )
+        raise InvalidType(f"{address!r:.120} {kind}; {_other_apps(module, address)}")
     return found
+
+
+def _other_apps(module: object, address: str) -> str:
+    name = address.partition(":")[0]
+    apps = [f"{name}:{key}" for key, each in vars(module).items() if isinstance(each, Outlast)]
+    if len(apps) == 1:
+        return f"did you mean {apps[0]}?"
+    return f"apps in that module: {', '.join(sorted(apps)) or 'none'}"
 
 
 def _error_line(error: BaseException) -> str:

@@ -40,7 +40,9 @@ async def cancel(
     """
 
     async def cancel_one(job: Job) -> str:
-        return await ctx.app.cancel(job.id, reason)
+        state = await ctx.app.cancel(job.id, reason)
+        is_asked = state is State.RUNNING and not ctx.out.as_json
+        return "asked to stop (still running)" if is_asked else state
 
     if not any(map(is_filter, which)):
         return await _apply_to_ids(ctx, which, cancel_one)

@@ -1,7 +1,9 @@
 """Command wrapper: resolves the app, maps errors to exit codes and prints them as one line."""
 
 import asyncio
+import io
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
@@ -14,6 +16,7 @@ from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
 from outlast.cli.output import CommandOutput
 from outlast.cli.target import Target, find
+from outlast.core.printable import printable
 from outlast.errors import (
     CallerError,
     DuplicateJob,
@@ -29,6 +32,15 @@ from outlast.errors import (
 )
 from outlast.store.open import without_password
 
+TRACEBACK_VARIABLE: Final = "OUTLAST_TRACEBACK"
+"""Environment variable that makes a command end an internal error with its traceback."""
+
+CLICK_EXITS: Final = (click.ClickException, click.Abort, click.exceptions.Exit)
+"""Exceptions with which click itself ends a command."""
+
+MAX_ERROR_LINE: Final = 500
+"""Characters of an internal error that are shown."""
+
 
 class Exit(IntEnum):
     """Exit codes of the command line."""
@@ -39,6 +51,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3  # no such job, queue, type, template or group
     REFUSED = 4  # the object's state does not allow the operation
     UNREACHABLE = 5  # the store is missing, damaged, full, or not an Outlast store
+    INTERNAL = 70  # a defect, or a stored record that cannot be read (EX_SOFTWARE)
     TRY_AGAIN = 75  # the store or the job is busy (EX_TEMPFAIL)
     INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT
 
@@ -66,6 +79,19 @@ class CommandContext:
         self.where = where
         self.out = out
         self.app: Outlast = _app(where)
+
+    @property
+    def target_option(self) -> str:
+        """The option that names the same target, to be pasted; empty if it is found without."""
+        for name, found in (("-a", self.where.app), ("--url", self.where.url)):
+            if found is not None and found.source in ("--app", "--url"):
+                return f" {name} {without_password(found.value)}"
+        return ""
+
+    def with_target(self, text: str) -> str:
+        """Return the text with the target in each `outlast …` command, so that it can be pasted."""
+        option = self.target_option
+        return re.sub(r"`(outlast [^`]*)`", lambda found: f"`{found[1]}{option}`", text)
 
     @property
     def knows_types(self) -> bool:
@@ -98,7 +124,9 @@ def command(name: str, *, creates: bool = False) -> Callable[[Step], click.Comma
             app: str | None, url: str | None, as_json: bool, plain: bool, **options: Any
         ) -> None:
             with exit_on_error():
-                ctx = CommandContext(find(app, url), CommandOutput(as_json=as_json, plain=plain))
+                ctx = CommandContext(
+                    find(app, url).enter(), CommandOutput(as_json=as_json, plain=plain)
+                )
                 sys.exit(asyncio.run(_at(ctx, step, options, creates=creates)) or Exit.OK)
 
         made: click.Command = click.command(name)(_common(run))
@@ -111,10 +139,13 @@ class exit_on_error:  # noqa: N801 - a context manager, named as a function
     """Exit with one line on stderr and the exit code of the error, without a traceback."""
 
     def __enter__(self) -> None:
-        """Do nothing."""
+        """Let characters that the terminal's encoding lacks be written as escapes."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Print the error and exit; errors of other libraries pass through."""
+        """Print the error and exit."""
         if isinstance(error, OutlastError):
             fail(" ".join(str(error).split()), _code(error))
         if isinstance(error, KeyboardInterrupt):
@@ -122,12 +153,26 @@ class exit_on_error:  # noqa: N801 - a context manager, named as a function
         if isinstance(error, BrokenPipeError):  # `outlast jobs | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(Exit.OK)
+        if isinstance(error, Exception) and not isinstance(error, CLICK_EXITS):
+            _fail_unexpectedly(error)
 
 
 def fail(why: str, code: Exit) -> NoReturn:
     """Print `why` on stderr and exit with `code`."""
-    click.echo(f"outlast: {why}", err=True)
+    click.echo(printable(f"outlast: {why}"), err=True)
     sys.exit(code)
+
+
+def _fail_unexpectedly(error: Exception) -> None:
+    """Exit on an error that is not Outlast's own, unless its traceback is wanted."""
+    if os.environ.get(TRACEBACK_VARIABLE):
+        return
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    fail(
+        f"internal error: {what[:MAX_ERROR_LINE]}; set {TRACEBACK_VARIABLE}=1 to see where, and "
+        "check the store with `outlast verify`",
+        Exit.INTERNAL,
+    )
 
 
 def _code(error: OutlastError) -> Exit:
@@ -140,7 +185,7 @@ async def _at(
     if not creates and not ctx.app.store.exists():
         raise StoreMissing(
             f"there is no store at {without_password(ctx.app.url)}; create it with `outlast db "
-            "migrate`, or name another one with --url"
+            f"migrate{ctx.target_option}`, or name another one with --url"
         )
     async with ctx.app:
         return await step(ctx, **options)
@@ -157,14 +202,36 @@ def _app(where: Target) -> Outlast:
     )
 
 
+def output_command(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a click command out of `def step(out, **options)`, which needs no app and no store."""
+
+    def decorate(step: Callable[..., None]) -> click.Command:
+        @wraps(step)
+        def run(as_json: bool, plain: bool, **options: Any) -> None:
+            with exit_on_error():
+                step(CommandOutput(as_json=as_json, plain=plain), **options)
+
+        made: click.Command = click.command(name)(_output_options(run))
+        return made
+
+    return decorate
+
+
 def _common(function: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--url", help="URL of a store, without an app: sqlite:///jobs.db."),
+        click.option("-a", "--app", help="The app, as module:attribute."),
+    ):
+        function = option(function)
+    return _output_options(function)
+
+
+def _output_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--plain", is_flag=True, help="No colours and no progress bar."),
         click.option(
             "--json", "as_json", is_flag=True, help="JSON on stdout, one object per line."
         ),
-        click.option("--url", help="URL of a store, without an app: sqlite:///jobs.db."),
-        click.option("-a", "--app", help="The app, as module:attribute."),
     ):
         function = option(function)
     return function

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from outlast.core.printable import printable
 from outlast.errors import InvalidArgument
 
 
@@ -20,7 +21,7 @@ def confirm(question: str) -> bool:
     # The handler of asyncio takes effect at the next await; the prompt has none.
     loop_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return _confirmed(question)
+        return _confirmed(printable(question))
     except click.Abort:
         if sys.stdin.isatty():
             raise KeyboardInterrupt from None

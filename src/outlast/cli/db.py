@@ -1,17 +1,21 @@
 """`outlast db`: create, inspect and prune the store."""
 
+from datetime import timedelta
+
 import click
 
+from outlast.cli import values
 from outlast.cli.command import CommandContext, command, exit_on_error
 from outlast.cli.confirm import confirm
 from outlast.cli.db_copy import db_copy_command
 from outlast.cli.output import CommandOutput, count
 from outlast.cli.target import Target, find
-from outlast.core.duration import parse_duration
+from outlast.core.duration import format_exact
 from outlast.errors import InvalidArgument
 from outlast.store.contract import Migratable
 from outlast.store.contract.transfer import TransferStage, TransferStatus
 from outlast.store.open import KEYVALUE, POSTGRES
+from outlast.worker.command_logs import logs_of_stored_jobs, remove_logs_of_pruned_jobs
 
 
 @click.group("db")
@@ -34,22 +38,29 @@ async def status(ctx: CommandContext, /) -> None:
 
 
 @command("prune")
-@click.option("--older-than", required=True, help="Age of the finished jobs, such as 30d.")
+@click.option(
+    "--older-than",
+    required=True,
+    callback=values.duration,
+    help="Age of the finished jobs, such as 30d.",
+)
 @click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-async def prune(ctx: CommandContext, /, older_than: str, batch: int, yes: bool) -> None:
-    """Delete finished jobs with their runs and events; keep dead letters, keys and slots."""
-    try:
-        span = parse_duration(older_than, what="--older-than")
-    except ValueError as error:
-        raise InvalidArgument(str(error)) from error
-    if not yes and not confirm(f"delete jobs that finished more than {older_than} ago?"):
+async def prune(ctx: CommandContext, /, older_than: timedelta, batch: int, yes: bool) -> None:
+    """Delete finished jobs with their runs, events and log files on this machine.
+
+    Dead letters, keys and slots are kept.
+    """
+    age = format_exact(older_than)
+    if not yes and not confirm(f"delete jobs that finished more than {age} ago?"):
         return
-    deleted = 0
+    deleted, store = 0, ctx.app.store
+    logs = await logs_of_stored_jobs(store, ctx.app.settings.logs)
     with ctx.out.progress("prune", None) as advance:
-        while some := await ctx.app.store.prune(older_than=span, limit=batch):
+        while some := await store.prune(older_than=older_than, limit=batch):
             deleted += some
             advance(some)
+    await remove_logs_of_pruned_jobs(store, logs)
     ctx.out.message(f"{count(deleted, 'job')} deleted")
 
 
@@ -81,7 +92,7 @@ def sql(app: str | None, url: str | None) -> None:
     Without an app or a URL it prints the schema for SQLite.
     """
     with exit_on_error():
-        click.echo(_script(find(app, url)), nl=False)
+        click.echo(_script(find(app, url).enter()), nl=False)
 
 
 def _script(where: Target) -> str:

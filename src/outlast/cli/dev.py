@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from outlast.cli.command import exit_on_error
+from outlast.cli.output import CommandOutput
 from outlast.cli.target import find
 from outlast.errors import InvalidType
 
@@ -28,6 +29,7 @@ MAX_FILES: Final = 20_000
 
 @click.command("dev")
 @click.argument("app", required=False)
+@click.option("-a", "--app", "app_option", help="The app, as for the other commands.")
 @click.option(
     "--watch",
     type=click.Path(path_type=Path, exists=True),
@@ -35,13 +37,15 @@ MAX_FILES: Final = 20_000
     help="Folder to watch [the current one].",
 )
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000))
-def dev_command(app: str | None, watch: Path, concurrency: int | None) -> None:
+def dev_command(
+    app: str | None, app_option: str | None, watch: Path, concurrency: int | None
+) -> None:
     """Run a worker of APP, and restart it whenever a Python file under --watch changes.
 
     Running jobs end, or are released, before the new worker starts. Ctrl-C stops it.
     """
     with exit_on_error():
-        address = find(app, None).app
+        address = find(app or app_option, None).enter().app
         if address is None:
             raise InvalidType("no app given; write module:attribute, such as jobs:app")
         more = [] if concurrency is None else ["--concurrency", str(concurrency)]
@@ -62,7 +66,9 @@ def _watch(program: list[str], folder: Path) -> int:
         time.sleep(SCAN_INTERVAL_S)
         now = _modification_times(folder)
         if now != before:
-            click.echo(f"changed: {_changed_files(before, now)}; restarting the worker", err=True)
+            CommandOutput().message(
+                f"changed: {_changed_files(before, now)}; restarting the worker"
+            )
             worker.send_signal(signal.SIGTERM)
             worker.wait()
             if not stops:

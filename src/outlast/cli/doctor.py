@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from shlex import quote
 from typing import Final, Literal
 
 from outlast.cli.command import CommandContext, Exit, command
@@ -56,7 +57,7 @@ async def doctor_command(ctx: CommandContext, /) -> int:
             continue
         ctx.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
         if finding.fix:
-            ctx.out.line(f"{'':<16}  fix: {finding.fix}")
+            ctx.out.line(f"{'':<16}  fix: {ctx.with_target(finding.fix)}")
     warned = sum(finding.verdict == "warn" for finding in findings)
     failed = sum(finding.verdict == "FAIL" for finding in findings)
     ctx.out.message(
@@ -101,7 +102,7 @@ async def _code(context: CheckContext) -> AsyncIterator[Finding]:
     for name in sorted(unknown):
         jobs = sum(row.jobs for row in context.overview.backlog if row.type == name)
         text = f'type "{name}" is not defined in this app; waiting: {count(jobs, "job")}'
-        fix = f"start a worker whose app defines it, or `outlast cancel type:{name}`"
+        fix = f"start a worker whose app defines it, or `outlast cancel {quote(f'type:{name}')}`"
         yield Finding("Code", "warn", text, fix)
     if not unknown:
         text = f"{count(len(known), 'type')}; every waiting job has a known type"
@@ -109,14 +110,15 @@ async def _code(context: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
-    served = {queue for worker in context.workers for queue in worker.queues}
+    claiming = [worker for worker in context.workers if not worker.is_stopping]
+    served = {queue for worker in claiming for queue in worker.queues}
     all_served = True
     for queue in context.overview.queues:
         due = sum(row.due for row in context.overview.backlog if row.queue == queue)
         if due and queue not in served:
             all_served = False
             text = f'queue "{queue}" has {count(due, "due job")} and no worker'
-            yield Finding("Workers", "FAIL", text, f"outlast worker -q {queue}")
+            yield Finding("Workers", "FAIL", text, f"`outlast worker -q {quote(queue)}`")
     if all_served:
         text = f"{len(context.workers)} alive; every queue with due jobs has a worker"
         yield Finding("Workers", "ok", text)
@@ -136,7 +138,7 @@ async def _pauses(context: CheckContext) -> AsyncIterator[Finding]:
     for queue in await context.ctx.app.queues.list():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
-            fix = f"outlast queue resume {queue.name}"
+            fix = f"`outlast queue resume {quote(queue.name)}`"
             yield Finding("Pauses", "warn", f'queue "{queue.name}" is paused: {why}', fix)
 
 
@@ -162,7 +164,7 @@ async def _failures(context: CheckContext) -> AsyncIterator[Finding]:
     )
     if failed:
         text = f"{count(failed, 'job')} failed permanently in the last day"
-        yield Finding("Failures", "warn", text, "outlast jobs state:dead_letter,failed since:1d")
+        yield Finding("Failures", "warn", text, "`outlast jobs state:dead_letter,failed since:1d`")
     else:
         yield Finding("Failures", "ok", "none in the last day")
 

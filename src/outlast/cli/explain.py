@@ -22,5 +22,5 @@ async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
             }
         )
         return
-    for line in str(explanation).splitlines():
+    for line in ctx.with_target(str(explanation)).splitlines():
         ctx.out.line(line)

@@ -12,6 +12,7 @@ from outlast.core.duration import parse_duration
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidArgument
+from outlast.jobs.payload_limits import MAX_DIGITS
 from outlast.store.contract.jobs import Filter
 
 ALIASES: Final = {
@@ -120,10 +121,21 @@ def _like(text: str, pattern: str | None) -> bool:
 
 
 def _argument(params: str, path: str) -> str | None:
-    """Return an argument as text, or None if there is none; `a.b` is a key of an object."""
-    value = json.loads(params)
+    """Return an argument as text; `a.b` is a key of an object.
+
+    Returns None if there is none, and if the params cannot be parsed.
+    """
+    try:
+        value = json.loads(params, parse_int=_parse_int)
+    except (ValueError, RecursionError):
+        return None
     for part in path.split("."):
         if not isinstance(value, dict) or part not in value:
             return None
         value = value[part]
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _parse_int(digits: str) -> int | str:
+    """Return the number; one that Python refuses to convert stays text."""
+    return int(digits) if len(digits) <= MAX_DIGITS else digits

@@ -1,6 +1,9 @@
 """`outlast logs`: print and follow the output of a job."""
 
 import asyncio
+from codecs import getincrementaldecoder
+from collections import defaultdict
+from io import IncrementalNewlineDecoder
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +12,7 @@ import click
 from outlast.cli.command import CommandContext, command
 from outlast.cli.show import find
 from outlast.core.ids import JobId
+from outlast.core.printable import printable_lines
 from outlast.core.run import RunRecord
 
 POLL_INTERVAL_S: Final = 0.2
@@ -21,13 +25,15 @@ BLOCK_BYTES: Final = 64 * 1024
 @command("logs")
 @click.argument("job_id")
 @click.option("-f", "--follow", is_flag=True, help="Print new output until the job has ended.")
-async def job_logs_command(ctx: CommandContext, /, job_id: str, follow: bool) -> None:
-    """Print the log files of a job's runs, its progress and its events.
+@click.option("--raw", is_flag=True, help="Print log files byte by byte, with escape sequences.")
+async def job_logs_command(ctx: CommandContext, /, job_id: str, follow: bool, raw: bool) -> None:
+    r"""Print the log files of a job's runs, its progress and its events.
 
-    Only jobs that run a command have log files. Every job has events.
+    Only jobs that run a command have log files. Every job has events. Control characters in a log
+    file are printed as escapes such as \x1b, because they could control the terminal.
     """
     job = await find(ctx, job_id)
-    follower = JobLogFollower(ctx, job.id)
+    follower = JobLogFollower(ctx, job.id, raw=raw)
     await follower.print_new()
     while follow and not (await ctx.app.get(job.id)).is_final:
         await asyncio.sleep(POLL_INTERVAL_S)
@@ -38,31 +44,33 @@ async def job_logs_command(ctx: CommandContext, /, job_id: str, follow: bool) ->
 class JobLogFollower:
     """Prints the output of a job that is new since the last call."""
 
-    def __init__(self, ctx: CommandContext, job_id: JobId) -> None:
-        self._desk = ctx
+    def __init__(self, ctx: CommandContext, job_id: JobId, *, raw: bool = False) -> None:
+        self._ctx = ctx
         self._job_id = job_id
+        self._raw = raw and not ctx.out.as_json
+        self._decoders: defaultdict[str, IncrementalNewlineDecoder] = defaultdict(_new_decoder)
         self._read: dict[str, int] = {}
         self._events = 0
         self._progress: str | None = None
 
     async def print_new(self) -> None:
         """Print new log output, progress and events."""
-        runs = await self._desk.app.runs(self._job_id)
+        runs = await self._ctx.app.runs(self._job_id)
         for run in runs:
             self._print_file(run)
         if runs and runs[-1].progress != self._progress:
             self._progress = runs[-1].progress
             self._message(f"progress {self._progress}", {"progress": self._progress})
-        events = await self._desk.app.events(self._job_id)
+        events = await self._ctx.app.events(self._job_id)
         for event in events[self._events :]:
             self._message(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
         self._events = len(events)
 
     def _message(self, text: str, value: object) -> None:
-        if self._desk.out.as_json:
-            self._desk.out.record(value)
+        if self._ctx.out.as_json:
+            self._ctx.out.record(value)
         else:
-            self._desk.out.message(text)
+            self._ctx.out.message(text)
 
     def _print_file(self, run: RunRecord) -> None:
         if run.log_path is None or not Path(run.log_path).is_file():
@@ -74,7 +82,17 @@ class JobLogFollower:
             self._read[run.log_path] = file.tell()
 
     def _print(self, block: bytes, run: RunRecord) -> None:
-        if self._desk.out.as_json:
-            self._desk.out.record({"run_id": run.run_id, "log": block.decode(errors="replace")})
+        if self._raw:
+            click.echo(block, nl=False)
+            return
+        text = self._decoders[run.run_id].decode(block)
+        if self._ctx.out.as_json:
+            self._ctx.out.record({"run_id": run.run_id, "log": text})
         else:
-            click.echo(block, nl=False)  # as bytes: a block may end within a character
+            click.echo(printable_lines(text), nl=False)
+
+
+def _new_decoder() -> IncrementalNewlineDecoder:
+    """Return a decoder for blocks that may end within a character, with all line breaks alike."""
+    utf8 = getincrementaldecoder("utf-8")(errors="backslashreplace")
+    return IncrementalNewlineDecoder(utf8, translate=True)

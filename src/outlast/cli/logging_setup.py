@@ -10,6 +10,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
+from outlast.core.printable import INDENT, printable_lines
+
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
@@ -81,12 +83,19 @@ class NonBlockingHandler(logging.Handler):
 
 
 class TextLines(logging.Formatter):
-    """Formatter for text: `12:00:01.234 INFO 4711 job_end job=… status=succeeded`."""
+    """Formatter for text: `12:00:01.234 INFO 4711 job_end job=… status=succeeded`.
+
+    The further lines of a record are indented, so a message cannot forge a record.
+    """
 
     def __init__(self) -> None:
         super().__init__(
             "{asctime}.{msecs:03.0f} {levelname} {process} {message}", "%H:%M:%S", style="{"
         )
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record without control characters."""
+        return printable_lines(super().format(record)).replace("\n", f"\n{INDENT}")
 
 
 class JsonLines(logging.Formatter):

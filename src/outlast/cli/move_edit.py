@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from outlast.cli import values
 from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import parse_params
 from outlast.cli.output import ago
@@ -42,11 +43,13 @@ async def move(
 @click.argument("job_id")
 @click.option("--params", help="New params: a JSON object that replaces the old ones.")
 @click.option("--priority", type=int, help="New priority.")
-@click.option("--in", "delay", help="New delay before the job is due, such as 5m.")
+@click.option(
+    "--in", "delay", callback=values.duration, help="New delay before the job is due, such as 5m."
+)
 @click.option(
     "--at",
-    type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
-    help="New time when the job is due, such as 2026-11-16T08:00:00+00:00.",
+    callback=values.time,
+    help="New time when the job is due, such as 2026-11-16T08:00Z.",
 )
 async def edit(ctx: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
     """Change the params, the priority or the due time of a waiting job."""

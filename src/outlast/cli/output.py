@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
+from textwrap import indent
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 from outlast.cli.progress import Advance, LineProgress, bar
 from outlast.core.duration import format_short
+from outlast.core.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -26,44 +28,45 @@ MIN_LAST_COLUMN: Final = 8
 COLUMN_GAP: Final = 2
 """Spaces between two columns."""
 
-_CONTROLS: Final = {
-    n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not in "\n\t"
-}
-"""Escapes for control characters: stored text must not send escape sequences to a terminal."""
-
 
 class CommandOutput:
-    """Prints the data and the messages of one command."""
+    """Prints the data and the messages of one command; stored text cannot control the terminal."""
 
     def __init__(self, *, as_json: bool = False, plain: bool = False) -> None:
         self.as_json = as_json
         self._plain = plain or bool(os.environ.get("NO_COLOR"))
 
     def message(self, text: str) -> None:
-        """Print a message for the user on stderr."""
-        click.echo(_strip_control(text), err=True)
+        """Print a message for the user on stderr, on one line."""
+        click.echo(printable(text), err=True)
 
     def line(self, text: str = "") -> None:
-        """Print a line of data on stdout."""
-        click.echo(_strip_control(text))
+        """Print a line of data on stdout; a line break in `text` is shown as an escape."""
+        click.echo(printable(text))
+
+    def block(self, text: str) -> None:
+        """Print text of several lines on stdout, such as a traceback, indented."""
+        click.echo(indent(printable_lines(text.rstrip()), "  "))
 
     def record(self, value: Any) -> None:
-        """Print one object as a line of JSON on stdout."""
-        click.echo(json.dumps(plain(value), ensure_ascii=False))
+        """Print one object as a line of JSON on stdout: ASCII on a terminal, otherwise UTF-8."""
+        is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        click.echo(json.dumps(plain(value), ensure_ascii=sys.stdout.isatty() or not is_utf8))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print a table; a column whose name begins with `>` is aligned to the right.
 
         Only the last column is truncated to fit the terminal, so ids can be copied.
         """
-        from rich.table import Table  # noqa: PLC0415 - slow import, needed for tables only
+        from rich.cells import cell_len  # noqa: PLC0415 - slow import, needed for tables only
+        from rich.table import Table  # noqa: PLC0415 - same
 
         table = Table(box=None, pad_edge=False, header_style="" if self._plain else "bold")
         names, cells = (
             [name.lstrip(">") for name in columns],
-            [list(map(_strip_control, row)) for row in rows],
+            [list(map(printable, row)) for row in rows],
         )
-        *whole, last = (max(map(len, column)) for column in zip(names, *cells, strict=True))
+        *whole, last = (max(map(cell_len, column)) for column in zip(names, *cells, strict=True))
         before = sum(whole) + COLUMN_GAP * len(whole)
         console = self.console()
         console.width = max(console.width, before + min(last, MIN_LAST_COLUMN))
@@ -73,7 +76,7 @@ class CommandOutput:
                 name.lstrip(">"), justify=justify, overflow="ellipsis", no_wrap=True, width=width
             )
         for row in cells:
-            table.add_row(*map(_literal, row))
+            table.add_row(*row)
         self._print(table, console)
 
     def print(self, what: "RenderableType") -> None:
@@ -106,7 +109,7 @@ class CommandOutput:
             width=None if is_terminal else WIDTH_WITHOUT_TERMINAL,
             no_color=self._plain,
             highlight=False,
-            markup=True,
+            markup=False,  # a cell such as `[/tmp full]` is text
             emoji=False,
             force_terminal=is_terminal and not self._plain,
         )
@@ -133,13 +136,3 @@ def ago(then: datetime | None, now: datetime) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 job`, `3,000 jobs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _strip_control(text: str) -> str:
-    return text.translate(_CONTROLS)
-
-
-def _literal(cell: str) -> str:
-    from rich.markup import escape  # noqa: PLC0415 - slow import
-
-    return escape(cell)

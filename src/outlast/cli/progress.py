@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
+from outlast.core.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -38,9 +40,10 @@ def bar(console: "Console", what: str, total: int | None) -> Iterator[Advance]:
         def render(self, task: Task) -> Text:
             return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    label = TextColumn("{task.description}", markup=False)
+    columns = (label, BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(printable(what), total=total)
 
         def advance(more: int = 1, total: int | None = None) -> None:
             progress.update(task, advance=more, total=total)

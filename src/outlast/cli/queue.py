@@ -1,16 +1,22 @@
 """`outlast queue`: list, pause, resume and configure queues."""
 
 from collections import defaultdict
+from datetime import timedelta
 from typing import Any
 
 import click
 
+from outlast.cli import values
 from outlast.cli.command import CommandContext, command
 from outlast.cli.move_edit import print_order
 from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
+from outlast.core.limits import check_name
 from outlast.core.ordering import Ordering
 from outlast.core.state import WAITING, State
+from outlast.core.suggestion import did_you_mean, nearest
+from outlast.errors import QueueNotFound
+from outlast.store.contract.jobs import Filter
 from outlast.store.contract.queues import Queue
 
 
@@ -38,22 +44,58 @@ async def ls(ctx: CommandContext, /) -> None:
     )
 
 
+async def require_queue(ctx: CommandContext, name: str, hint: str = "") -> None:
+    """Raise QueueNotFound if no job, setting or job type uses this queue."""
+    check_name(name, what="queue")
+    known = await _known_queues(ctx)
+    if name not in known and not await ctx.app.store.find(Filter(queue=name), limit=1):
+        raise QueueNotFound(
+            f"no job, setting or job type uses queue {name}; {did_you_mean(name, known)}{hint}"
+        )
+
+
+async def _known_queues(ctx: CommandContext) -> set[str]:
+    """Return the queues of the app's types and those with settings."""
+    saved = await ctx.app.store.queues()
+    return {*ctx.app.registry.queues(), *(queue.name for queue in saved)}
+
+
+CREATE_HINT = " (--create accepts a new queue)"
+
+
+CREATE = click.option("--create", is_flag=True, help="Accept a queue that is not used yet.")
+
+
 @command("order")
 @click.argument("queue")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 async def order(ctx: CommandContext, /, queue: str, limit: int) -> None:
     """List the next jobs of a queue in claim order."""
+    await require_queue(ctx, queue)
     await print_order(ctx, queue, limit)
 
 
 @command("pause")
 @click.argument("queue")
 @click.option("--reason", help="Why; shown by `explain` and `queue list`.")
-@click.option("--for", "duration", help="Resume automatically after this time, such as 30m.")
+@click.option(
+    "--for",
+    "duration",
+    callback=values.duration,
+    help="Resume automatically after this time, such as 30m.",
+)
+@CREATE
 async def pause(
-    ctx: CommandContext, /, queue: str, reason: str | None, duration: str | None
+    ctx: CommandContext,
+    /,
+    queue: str,
+    reason: str | None,
+    duration: timedelta | None,
+    create: bool,
 ) -> None:
     """Start no more jobs of a queue; running jobs continue."""
+    if not create:
+        await require_queue(ctx, queue, CREATE_HINT)
     await ctx.app.queues.pause(queue, reason=reason, duration=duration)
     ctx.out.message(f"queue {queue} paused")
 
@@ -62,6 +104,7 @@ async def pause(
 @click.argument("queue")
 async def resume(ctx: CommandContext, /, queue: str) -> None:
     """Resume a paused queue."""
+    await require_queue(ctx, queue)
     was_paused = await ctx.app.queues.resume(queue)
     ctx.out.message(f"queue {queue} {'resumed' if was_paused else 'was not paused'}")
 
@@ -77,20 +120,30 @@ async def resume(ctx: CommandContext, /, queue: str) -> None:
 @click.option(
     "--concurrency", type=int, help="How many of its jobs may run at a time; 0 removes the limit."
 )
-async def set_(ctx: CommandContext, /, queue: str, **changes: Any) -> None:
-    """Set the ordering, gap or concurrency of a queue; options left out stay as they are."""
-    now = await ctx.app.queues.get(queue)
+@CREATE
+async def set_(ctx: CommandContext, /, queue: str, create: bool, **changes: Any) -> None:
+    """Set the ordering, gap or concurrency of a queue; options left out stay as they are.
+
+    A new queue whose name is nearly that of another one needs --create.
+    """
+    if not create and nearest(queue, await _known_queues(ctx)) is not None:
+        await require_queue(ctx, queue, CREATE_HINT)
     given = {name: value for name, value in changes.items() if value is not None}
     if given.get("concurrency") == 0:
         given["concurrency"] = None
-    kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    ctx.out.record(await ctx.app.queues.save(queue, **{**kept, **given}))
+    saved = await ctx.app.queues.save(queue, **given)
+    if ctx.out.as_json:
+        ctx.out.record(saved)
+        return
+    limit = "no limit" if saved.concurrency is None else f"{saved.concurrency} at a time"
+    ctx.out.line(f"queue {queue}: ordered by {saved.ordering}, gap {saved.gap}, {limit}")
 
 
 @command("renumber")
 @click.argument("queue")
 async def renumber(ctx: CommandContext, /, queue: str) -> None:
     """Renumber the positions to 100, 200, 300, … in the same order."""
+    await require_queue(ctx, queue)
     ctx.out.message(f"{count(await ctx.app.queues.renumber(queue), 'job')} renumbered")
 
 

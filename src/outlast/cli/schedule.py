@@ -2,17 +2,20 @@
 
 from collections import Counter
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import click
 
-from outlast.cli.command import CommandContext, command
+from outlast.cli import values
+from outlast.cli.command import CommandContext, command, output_command
 from outlast.cli.enqueue import parse_params
-from outlast.cli.output import count
+from outlast.cli.output import CommandOutput, count
+from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
 from outlast.errors import InvalidSchedule
-from outlast.scheduler.preview import Upcoming
+from outlast.scheduler.plan_builder import RuleOptions, rule_of
+from outlast.scheduler.preview import Upcoming, preview
 from outlast.scheduler.timezones import load_zone
 
 LIMIT = click.IntRange(1, 1000)
@@ -24,22 +27,14 @@ _REQUIRED = {
 }
 
 
-def _parse_time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a time; write 2026-03-29T02:00Z") from None
-    if at.tzinfo is None:
-        raise click.BadParameter(f"{value!r} has no time zone; write {value}Z or {value}+02:00")
-    return at
-
-
 def _rule_options(function: Any) -> Any:
     """Add the options that define when a schedule runs."""
     for option in (
-        click.option("--every", help="Interval instead of a cron expression, such as 15m."),
+        click.option(
+            "--every",
+            callback=values.duration,
+            help="Interval instead of a cron expression, such as 15m.",
+        ),
         click.option("--timezone", "-z", help="Time zone, such as Europe/Berlin [UTC]."),
         click.option(
             "--gap",
@@ -62,14 +57,20 @@ def _plan_options(function: Any) -> Any:
         click.option(
             "--coalesce/--no-coalesce", default=None, help="One run for several late slots."
         ),
-        click.option("--misfire-grace", help=f"How late a slot may still run; {_ADVISED}."),
+        click.option(
+            "--misfire-grace",
+            callback=values.duration,
+            help=f"How late a slot may still run; {_ADVISED}.",
+        ),
         click.option(
             "--max-instances",
             type=click.IntRange(1, 100),
             help="How many of its jobs may be unfinished at a time.",
         ),
         click.option(
-            "--jitter", help="Delay each trigger by a random time up to this, such as 30s."
+            "--jitter",
+            callback=values.duration,
+            help="Delay each trigger by a random time up to this, such as 30s.",
         ),
         click.option("--template", help="Template of the jobs, instead of a job type."),
     ):
@@ -99,16 +100,17 @@ async def ls(ctx: CommandContext, /) -> None:
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
 async def next_slots(ctx: CommandContext, /, name: str, limit: int) -> None:
     """Show the next slots in UTC and in the schedule's time zone, with clock changes."""
-    _print_upcoming(ctx, await ctx.app.schedules.next(name, limit=limit))
+    _print_upcoming(ctx.out, await ctx.app.schedules.next(name, limit=limit))
 
 
-@command("test", creates=True)
+@output_command("test")
 @click.argument("cron", required=False)
 @_rule_options
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
-async def test(ctx: CommandContext, /, cron: str | None, limit: int, **when: Any) -> None:
-    """Show the next slots of a cron expression or an interval without saving a schedule."""
-    _print_upcoming(ctx, await ctx.app.schedules.test(limit=limit, cron=cron, **_given(when)))
+def test(out: CommandOutput, /, limit: int, **when: Any) -> None:
+    """Show the next slots of a cron expression or an interval; needs no app and saves nothing."""
+    rule = rule_of(cast("RuleOptions", _given(when)))
+    _print_upcoming(out, preview(rule, SystemClock().now(), limit=limit))
 
 
 @command("save", creates=True)
@@ -165,7 +167,7 @@ async def rm(ctx: CommandContext, /, name: str) -> None:
 
 @command("run")
 @click.argument("name")
-@click.option("--slot", callback=_parse_time, help="This slot, such as 2026-03-29T02:00Z.")
+@click.option("--slot", callback=values.time, help="This slot, such as 2026-03-29T02:00Z.")
 @click.option("--next", "is_next", is_flag=True, help="The next slot.")
 @click.option("--missed", is_flag=True, help="The latest missed slot.")
 async def run(
@@ -201,8 +203,8 @@ async def resume(ctx: CommandContext, /, name: str) -> None:
 
 @command("backfill")
 @click.argument("name")
-@click.option("--since", callback=_parse_time, required=True, help="Start of the time range.")
-@click.option("--until", callback=_parse_time, required=True, help="End of the time range.")
+@click.option("--since", callback=values.time, required=True, help="Start of the time range.")
+@click.option("--until", callback=values.time, required=True, help="End of the time range.")
 @click.option("--dry-run", is_flag=True, help="Only print the slots that would run.")
 async def backfill(
     ctx: CommandContext, /, name: str, since: datetime, until: datetime, dry_run: bool
@@ -223,7 +225,7 @@ async def backfill(
 @command("history")
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=20, show_default=True)
-@click.option("--before", callback=_parse_time, help="Only slots before that time.")
+@click.option("--before", callback=values.time, help="Only slots before that time.")
 async def history(ctx: CommandContext, /, name: str, limit: int, before: datetime | None) -> None:
     """List past slots and their outcomes, latest first."""
     schedule = await ctx.app.schedules.get(name)
@@ -284,10 +286,10 @@ def _history_row(row: SlotRecord, schedule: Schedule, state: str | None) -> tupl
     )
 
 
-def _print_upcoming(ctx: CommandContext, found: list[Upcoming]) -> None:
-    if ctx.out.as_json:
+def _print_upcoming(out: CommandOutput, found: list[Upcoming]) -> None:
+    if out.as_json:
         for each in found:
-            ctx.out.record(each)
+            out.record(each)
         return
     rows = [
         (
@@ -297,7 +299,7 @@ def _print_upcoming(ctx: CommandContext, found: list[Upcoming]) -> None:
         )
         for each in found
     ]
-    ctx.out.table(("UTC", "LOCAL", "NOTE"), rows)
+    out.table(("UTC", "LOCAL", "NOTE"), rows)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

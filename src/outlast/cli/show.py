@@ -1,8 +1,8 @@
 """`outlast show`: one job with its runs, events and retry chain."""
 
-import json
 import re
 from datetime import datetime
+from typing import Final
 
 import click
 
@@ -16,6 +16,9 @@ from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.errors import InvalidArgument
 from outlast.store.contract.jobs import Filter
+
+PARAMS_SHOWN: Final = 2000
+"""Characters of the params that are shown; `--json` shows all."""
 
 
 @command("show")
@@ -33,16 +36,21 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
     now = SystemClock().now()
     _head(ctx, job, now)
     if runs:
-        ctx.out.line("\nruns")
+        ctx.out.line()
+        ctx.out.line("runs")
         ctx.out.table((">TOKEN", "STATUS", "STARTED", "TOOK", "ON", "WHY"), map(_run, runs))
     if events:
-        ctx.out.line("\nevents")
+        ctx.out.line()
+        ctx.out.line("events")
         ctx.out.table(("AT", "KIND", "REASON"), map(_event, events))
     if len(chain) > 1:
-        ctx.out.line("\nretry chain")
+        ctx.out.line()
+        ctx.out.line("retry chain")
         _draw(ctx, chain, job)
     if error := next((run.error for run in reversed(runs) if run.error), None):
-        ctx.out.line(f"\nlast error\n{error.rstrip()}")
+        ctx.out.line()
+        ctx.out.line("last error")
+        ctx.out.block(error)
 
 
 async def find(ctx: CommandContext, text: str) -> Job:
@@ -66,7 +74,7 @@ def _head(ctx: CommandContext, job: Job, now: datetime) -> None:
         "delivery": f"{job.delivery}, {job.max_attempts or 'unlimited'} attempts",
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
-        "params": json.dumps(json.loads(job.params), ensure_ascii=False)[:2000],
+        "params": job.params[:PARAMS_SHOWN],
         "group": job.group_id,
         "template": job.template_id,
         "progress": job.progress,

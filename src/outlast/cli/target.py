@@ -26,6 +26,14 @@ class Target:
 
     app: SourcedValue | None
     url: SourcedValue | None
+    folder: Path | None = None
+    """Folder of the pyproject.toml that names it; modules and files are relative to it."""
+
+    def enter(self) -> "Target":
+        """Change to `folder`, so that a command means the same store in every subfolder."""
+        if self.folder is not None and self.folder != Path.cwd():
+            os.chdir(self.folder)
+        return self
 
 
 def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Target:
@@ -34,7 +42,7 @@ def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Tar
     Args:
         app: Value of `--app`.
         url: Value of `--url`.
-        folder: Folder of pyproject.toml; the current one by default.
+        folder: Folder where the search for pyproject.toml starts; the current one by default.
 
     Raises:
         InvalidType: Both options are given, or pyproject.toml is invalid.
@@ -45,20 +53,27 @@ def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Tar
         return Target(_given(app, "--app"), _given(url, "--url"))
     names = {"app": "OUTLAST_APP", "url": "OUTLAST_URL"}
     found = {key: _given(os.environ.get(name), name) for key, name in names.items()}
-    if not any(found.values()):
-        found = _from_pyproject(folder or Path.cwd())
-    return Target(found.get("app"), found.get("url"))
+    if any(found.values()):
+        return Target(found["app"], found["url"])
+    start = folder or Path.cwd()
+    parents = (each for each in start.parents if is_own_file(each / "pyproject.toml"))
+    for each in (start, *parents):
+        if values := _from_pyproject(each):
+            return Target(values.get("app"), values.get("url"), each)
+    return Target(None, None)
 
 
 def _given(value: str | None, source: str) -> SourcedValue | None:
     return SourcedValue(value, source) if value else None
 
 
-def _from_pyproject(folder: Path) -> dict[str, SourcedValue | None]:
-    """Return the values in pyproject.toml of `folder`.
+def is_own_file(file: Path) -> bool:
+    """Whether this user or root owns the file: the app that it names is code that runs."""
+    return file.is_file() and file.stat().st_uid in (0, os.getuid())
 
-    Parent folders are not searched: module names and file paths are relative to the current one.
-    """
+
+def _from_pyproject(folder: Path) -> dict[str, SourcedValue]:
+    """Return the values in pyproject.toml of `folder`; empty if it has none."""
     file = folder / "pyproject.toml"
     if not file.is_file():
         return {}

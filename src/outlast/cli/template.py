@@ -51,9 +51,11 @@ async def save(
     """Save a template of TYPE with PARAMS, a JSON object that may omit some."""
     ctx.require_types()
     job_type = ctx.app.registry.get(type_name)
-    ctx.out.record(
-        await ctx.app.templates.save(name, job_type, params=parse_params(params), **options)
-    )
+    saved = await ctx.app.templates.save(name, job_type, params=parse_params(params), **options)
+    if ctx.out.as_json:
+        ctx.out.record(saved)
+    else:
+        ctx.out.line(f"template {name} saved: type {saved.type}, params {saved.params}")
 
 
 @command("remove")

@@ -12,6 +12,7 @@ from outlast.cli.command import CommandContext, command
 from outlast.cli.output import ago, count
 from outlast.core.job import Job
 from outlast.core.overview import Overview
+from outlast.core.printable import printable
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
 from outlast.store.contract.jobs import Filter
@@ -19,6 +20,7 @@ from outlast.store.contract.queues import Queue
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 MINUTE: Final = timedelta(minutes=1)
 JOBS_SHOWN: Final = 20
@@ -117,20 +119,23 @@ def _sparkline(rates: Sequence[int]) -> str:
     return "".join(BARS[min(len(BARS) - 1, rate * len(BARS) // (most + 1))] for rate in rates)
 
 
-def _queues(overview: Overview, settings: dict[str, Queue]) -> "RenderableType":
-    from rich.table import Table  # noqa: PLC0415 - as above
+def _table(*names: str) -> "Table":
+    """Return an empty table whose cells are cut at the edge of the terminal, not wrapped."""
+    from rich.table import Column, Table  # noqa: PLC0415 - slow import
 
-    table = Table(
-        "QUEUE", "WAITING", "DUE", "RUNNING", "DONE/MIN", "STATE", box=None, pad_edge=False
-    )
+    columns = (Column(name, no_wrap=True, overflow="ellipsis") for name in names)
+    return Table(*columns, box=None, pad_edge=False)
+
+
+def _queues(overview: Overview, settings: dict[str, Queue]) -> "RenderableType":
+    table = _table("QUEUE", "WAITING", "DUE", "RUNNING", "DONE/MIN", "STATE")
     for name in overview.queues:
         rows = [row for row in overview.backlog if row.queue == name]
         runs = sum(row.jobs for row in overview.running if row.queue == name)
         ended = sum(n for (queue, _), n in overview.ended.items() if queue == name)
         waits, due = sum(row.jobs for row in rows), sum(row.due for row in rows)
-        table.add_row(
-            name, *(f"{n:,}" for n in (waits, due, runs, ended)), _state(settings.get(name))
-        )
+        numbers = (f"{n:,}" for n in (waits, due, runs, ended))
+        table.add_row(printable(name), *numbers, printable(_state(settings.get(name))))
     return table
 
 
@@ -143,11 +148,9 @@ def _state(queue: Queue | None) -> str:
 
 
 def _running(jobs: Sequence[Job], now: datetime) -> "RenderableType":
-    from rich.table import Table  # noqa: PLC0415 - as above
-
-    table = Table("RUNNING", "TYPE", "FOR", "PROGRESS", "ON", box=None, pad_edge=False)
+    table = _table("RUNNING", "TYPE", "FOR", "PROGRESS", "ON")
     for job in jobs:
-        table.add_row(
-            job.id, job.type, ago(job.started_at, now), job.progress or "", job.holder or "?"
-        )
+        age = ago(job.started_at, now)
+        row = (job.id, job.type, age, job.progress or "", job.holder or "?")
+        table.add_row(*map(printable, row))
     return table

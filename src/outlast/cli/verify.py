@@ -1,12 +1,22 @@
 """`outlast verify`: check the store against its invariants."""
 
+from contextlib import suppress
+
 import click
 
 from outlast.cli.command import CommandContext, Exit, command
 from outlast.cli.output import count
+from outlast.core.audit.violation import ViolationCode
+from outlast.errors import OperatorError
 from outlast.verify import verify
+from outlast.worker.maintenance.history_inspector import request_inspection
 
 VIOLATIONS_SHOWN = 50
+
+REPAIRED_BY_INSPECTION = frozenset(
+    {ViolationCode.DETACHED, ViolationCode.MISSING_SUCCESSOR, ViolationCode.ORPHAN_RUN}
+)
+"""Violations whose repair is to start a worker: its start, or a running worker, repairs them."""
 
 
 @command("verify")
@@ -32,12 +42,16 @@ async def verify_command(ctx: CommandContext, /, limit: int) -> int:
             done = now
 
         report = await verify(ctx.app.store, progress=report_progress)
+    if any(violation.code in REPAIRED_BY_INSPECTION for violation in report.violations):
+        with suppress(OperatorError):  # the store may be read-only
+            await request_inspection(ctx.app.store)
     for violation in report.violations[:limit]:
         if ctx.out.as_json:
             ctx.out.record(violation)
         else:
             ctx.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
-            ctx.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
+            ctx.out.line(f"    rows: {', '.join(violation.rows)}")
+            ctx.out.line(f"    repair: {violation.repair}")
     ctx.out.message(
         f"{count(report.jobs, 'job')}, {count(report.runs, 'run')}, "
         f"{count(report.events, 'event')}: {count(len(report.violations), 'violation')}, "

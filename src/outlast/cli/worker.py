@@ -42,6 +42,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
 
 @click.command("worker")
 @click.argument("app", required=False)
+@click.option("-a", "--app", "app_option", help="The app, as for the other commands.")
 @click.option(
     "-q", "--queues", callback=_names, help="Queues, separated by commas [all queues of the app]."
 )
@@ -101,21 +102,21 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
     show_default=True,
     help="Format of the log on stderr.",
 )
-def worker_command(app: str | None, **options: object) -> None:
+def worker_command(app: str | None, app_option: str | None, **options: object) -> None:
     """Run the jobs of APP, given as module:attribute, in OUTLAST_APP or in pyproject.toml.
 
     SIGTERM or Ctrl-C: claim no more jobs, let running jobs end within the app's grace, release the
     rest, exit 0. A second one: release all jobs now, exit 1. Exit 2: the app, an option or the
     store is unusable. Exit 3: another worker has the same instance id or scope.
     """
-    plan = WorkerOptions(app=_address(app), **options)  # type: ignore[arg-type]  # click checks them
+    plan = WorkerOptions(app=_address(app or app_option), **options)  # type: ignore[arg-type]  # click checks them
     configure(plan.log_level, plan.log_format, non_blocking=True)
     sys.exit(asyncio.run(_run(plan)))
 
 
 def _address(app: str | None) -> str:
     try:
-        found = find(app, None).app
+        found = find(app, None).enter().app
     except OutlastError as error:
         raise click.UsageError(str(error)) from error
     if found is None:
@@ -127,6 +128,10 @@ def _abandon() -> None:
     log.error("the store does not answer; exiting, other workers reclaim the unfinished jobs")
     logging.shutdown()  # flushes the log
     os._exit(WorkerExit.FAILED)
+
+
+def _report(why: str) -> None:
+    click.echo(f"outlast: {why}", err=True)
 
 
 async def _run(plan: WorkerOptions) -> int:
@@ -147,6 +152,7 @@ async def _run(plan: WorkerOptions) -> int:
         ids=ids,
         random=random,
         exit_now=_abandon,
+        report=log.error if plan.log_format == "json" else _report,
         background_services=trigger,
     )
     return await supervisor.run()

@@ -15,7 +15,9 @@ from outlast.cli.app_loader import load_app
 from outlast.cli.logging_setup import configure
 from outlast.clock import SystemClock
 from outlast.errors import OutlastError
+from outlast.process_identity import keep_mark
 from outlast.scheduler.loop import sync_declared
+from outlast.store.open import without_password
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
@@ -23,6 +25,7 @@ from outlast.worker.supervisor.child_process import DUMP_SIGNAL
 from outlast.worker.supervisor.control_channel import ControlChannel, send_sync
 from outlast.worker.supervisor.lease_guard import guard_leases
 from outlast.worker.supervisor.options import WorkerExit
+from outlast.worker.supervisor.parent_death import die_with_supervisor, is_supervisor_gone
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
 
 GROUP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -40,6 +43,7 @@ def main(order: dict[str, Any]) -> int:
     fds = order["fds"]
     for fd in fds.values():
         os.set_inheritable(fd, False)  # programs that a handler starts must not hold it open
+    die_with_supervisor(fds["lifeline"])
     configure(order["log_level"], order["log_format"])
     if sys.stderr is not None:  # None if the worker was started with stderr closed
         faulthandler.enable()
@@ -47,6 +51,7 @@ def main(order: dict[str, Any]) -> int:
     for each in GROUP_SIGNALS:
         signal.signal(each, _ignore_group_signal)
     os.register_at_fork(after_in_child=_restore_signals)
+    keep_mark(fds["mark"])
     line = socket.socket(fileno=fds["channel"])
     held = SharedLeaseWriter(SharedLeaseTable(fds["lease_table"]), SystemClock().monotonic)
     try:
@@ -70,6 +75,8 @@ async def _work(
         app.settings,
         leases=held,
         channel=await ControlChannel.connect(line),
+        is_orphan=lambda: is_supervisor_gone(lifeline),
+        crash=lambda: os._exit(WorkerExit.FAILED),
         write_schedules=lambda: sync_declared(app.sync_schedules),
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))
@@ -89,6 +96,8 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
         )
     return {
         "url": app.url,
+        "store": without_password(app.url),
+        "schedules": sorted(app._declared),  # noqa: SLF001 - the app's own command
         "settings": app.settings.dump(),
         "queues": engine.queues,
         "unused": [queue for queue in engine.queues if queue not in app.registry.queues()],

@@ -10,7 +10,7 @@ from outlast.core.event import ZERO, EventKind
 from outlast.core.fast_dataclass import fast_frozen
 from outlast.core.ids import JobId, RunId
 from outlast.core.position import JobEdit, MoveTo
-from outlast.core.state import RunStatus, State
+from outlast.core.state import Loss, RunStatus, State
 
 
 class JobView(Protocol):
@@ -133,6 +133,19 @@ class Change:
     edit: JobEdit | None = None
     place: MoveTo | None = None
 
+    @property
+    def reason_code(self) -> str | None:
+        """The reason if Outlast chose it; None for free text of a handler or an operator.
+
+        Free text may quote arguments, so it is stored with the job but not logged.
+        """
+        is_stored_run = self.move.guard is Guard.DETACHED and self.move.kind is EventKind.RELEASED
+        may_be_text = is_stored_run or self.move.kind in FREE_TEXT_REASONS
+        return None if may_be_text and self.reason not in set(Loss) else self.reason
+
+
+FREE_TEXT_REASONS: Final = frozenset({EventKind.SKIPPED, EventKind.SNOOZED, EventKind.CANCELLED})
+"""Kinds of events whose reason a handler or an operator may have written."""
 
 SUCCESS: Final = Transition(guard=Guard.OPEN, to=State.SUCCEEDED, run=RunStatus.SUCCEEDED)
 """The transition of every successful run, shared so that stores can test for it by identity."""

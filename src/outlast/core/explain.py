@@ -4,16 +4,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from shlex import quote
 from typing import Final
 
 from outlast.core.delivery import Delivery
 from outlast.core.duration import format_short
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.printable import printable
 from outlast.core.queue import Pause
 from outlast.core.reservation import Reservation
 from outlast.core.run import LeaseHolder
 from outlast.core.state import State
+from outlast.core.transfer_status import OPEN, TransferStage, TransferStatus
 from outlast.core.worker import WorkerRecord
 
 MOST_AHEAD: Final = 1_000
@@ -25,6 +28,7 @@ class GateCode(StrEnum):
 
     ENDED = "ended"  # the job has ended
     RUNNING = "running"  # a worker holds its lease
+    TRANSFER = "transfer"  # the store accepts no claims during `outlast db copy`
     BLOCKED = "blocked"  # an earlier member of its group has not ended
     DUE = "due"  # its due time is in the future
     DEADLINE = "deadline"  # its start deadline has passed
@@ -52,6 +56,7 @@ class WaitFacts:
 
     job: Job
     now: datetime
+    transfer: TransferStatus = OPEN
     pause: Pause | None = None
     concurrency: int | None = None
     open_runs: int = 0  # in its queue
@@ -95,12 +100,22 @@ class Explanation:
         """Whether every gate is open."""
         return self.stop is None
 
+    @property
+    def verdict(self) -> str:
+        """What the job waits for and what clears it, in one line."""
+        if (stop := self.stop) is None:
+            return "it is runnable: the next claim takes it"
+        return stop.text if stop.clears is None else f"{stop.text} (clears when: {stop.clears})"
+
     def __str__(self) -> str:
         """Return the text that `outlast explain` prints."""
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return the text of the explanation, line by line."""
+        """Return the text of the explanation, line by line, safe to print."""
+        return [printable(line) for line in self._lines()]
+
+    def _lines(self) -> list[str]:
         job, stop = self.job, self.stop
         age = "" if job.is_final else f", {format_short(self.at - job.created_at)} old"
         lines = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}', ""]
@@ -125,8 +140,15 @@ def explain(facts: WaitFacts) -> Explanation:
 
 
 def able(job: Job, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
-    """Return the workers that could claim the job: they serve its queue and know its type."""
-    return [worker for worker in workers if job.queue in worker.queues and job.type in worker.types]
+    """Return the workers that could claim the job: they serve its queue and know its type.
+
+    A stopping worker claims nothing.
+    """
+    return [
+        worker
+        for worker in workers
+        if job.queue in worker.queues and job.type in worker.types and not worker.is_stopping
+    ]
 
 
 def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[LeaseHolder, int]) -> int:
@@ -160,6 +182,8 @@ def _gates(facts: WaitFacts) -> Iterator[Gate]:
     if job.state is State.RUNNING:
         yield _running(facts)
         return
+    if facts.transfer.stage is not TransferStage.OPEN:
+        yield _transfer(facts.transfer)
     yield _blocked(facts)
     yield _due(facts)
     if job.start_deadline is not None and not job.token:
@@ -188,6 +212,26 @@ def _running(facts: WaitFacts) -> Gate:
     asked = "; a cancel was requested" if job.cancel_requested else ""
     text = f"running on {job.holder}{since}{asked}"
     return _shut(GateCode.RUNNING, text, holder=job.holder, clears="its handler ends")
+
+
+def _transfer(status: TransferStatus) -> Gate:
+    """Return the gate of a store that is not open."""
+    other = status.other
+    resume = f"`outlast db copy --from {quote(other)} --to URL` ends; URL is that of this store"
+    match status.stage:
+        case TransferStage.SEALED:
+            text = f"the store is sealed while `outlast db copy` moves it to {other}"
+            until = "" if status.until is None else f", or at {_utc(status.until)} if it was killed"
+            return _shut(GateCode.TRANSFER, text, holder=other, clears=f"the copy ends{until}")
+        case TransferStage.MOVED:
+            text = f"the store was moved to {other}"
+            never = f"never here: start the workers with {other}"
+            return _shut(GateCode.TRANSFER, text, holder=other, clears=never)
+        case TransferStage.FILLING:
+            text = f"the store is being filled from {other}"
+        case _:
+            text = f"the store holds all rows of {other} and is not open yet"
+    return _shut(GateCode.TRANSFER, text, holder=other, clears=resume)
 
 
 def _blocked(facts: WaitFacts) -> Gate:
@@ -230,7 +274,7 @@ def _paused(facts: WaitFacts) -> Gate:
     text = f'queue "{queue}" is paused since {_utc(pause.at)}: {pause.reason or "no reason given"}'
     until = "" if pause.until is None else f"at {_utc(pause.until)}, or "
     return _shut(
-        GateCode.PAUSED, text, holder=queue, clears=f"{until}`outlast queue resume {queue}`"
+        GateCode.PAUSED, text, holder=queue, clears=f"{until}`outlast queue resume {quote(queue)}`"
     )
 
 
@@ -252,8 +296,12 @@ def _served(facts: WaitFacts) -> Iterator[Gate]:
     serving = [worker for worker in facts.workers if queue in worker.queues]
     if not serving:
         text = f'no live worker serves queue "{queue}"'
-        yield _shut(GateCode.WORKER, text, clears=f"`outlast worker -q {queue}`")
+        yield _shut(GateCode.WORKER, text, clears=f"`outlast worker -q {quote(queue)}`")
         return
+    if all(worker.is_stopping for worker in serving):
+        yield _all_stopping(queue, serving)
+        return
+    serving = [worker for worker in serving if not worker.is_stopping]
     names = ", ".join(sorted({worker.instance_id for worker in serving})[:3])
     yield _open(GateCode.WORKER, f'{_workers(len(serving))} for queue "{queue}": {names}')
     if any(kind in worker.types for worker in serving):
@@ -261,6 +309,12 @@ def _served(facts: WaitFacts) -> Iterator[Gate]:
         return
     text = f'none of them knows type "{kind}"'
     yield _shut(GateCode.TYPE, text, holder=names, clears=f'a worker with the code of "{kind}"')
+
+
+def _all_stopping(queue: str, serving: Sequence[WorkerRecord]) -> Gate:
+    names = ", ".join(sorted(worker.instance_id for worker in serving)[:3])
+    text = f'{_workers(len(serving))} for queue "{queue}", stopping and claiming no more: {names}'
+    return _shut(GateCode.WORKER, text, holder=names, clears=f"`outlast worker -q {queue}`")
 
 
 def _limited(facts: WaitFacts, most: int) -> Gate:

@@ -102,6 +102,7 @@ class Job:
     started_at: datetime | None
     finished_at: datetime | None
     progress: str | None = None  # JSON: last progress of the open run
+    active_key: str | None = None  # as requested; its chain holds it until the chain ends
 
     @property
     def queued_at(self) -> datetime:

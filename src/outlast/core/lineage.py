@@ -75,7 +75,8 @@ class Lineage:
 def retry_copy(job: Job, new_id: JobId) -> NewJob:
     """Return a new job that repeats an ended one, with all counts at zero.
 
-    The request is copied. Keys, slot and start deadline belong to the root alone and are not.
+    The request is copied, with its active key: the store refuses the retry while another job holds
+    it. Dedupe key, slot and start deadline belong to the root alone and are not copied.
 
     Raises:
         TransitionRefused: The delivery is `once`, or the job has not ended in a retryable state.
@@ -103,5 +104,6 @@ def retry_copy(job: Job, new_id: JobId) -> NewJob:
         template_id=job.template_id,
         template_at=job.template_at,
         schedule_id=job.schedule_id,
+        active_key=job.active_key,
         retry_of=job.id,
     )

@@ -6,7 +6,8 @@ Pure functions. A store adds what only it knows: keys, slots, positions, leases 
 from dataclasses import replace
 from datetime import datetime
 
-from outlast.core.decide import Change, Successor
+from outlast.core.decide import Change, JobView, Successor
+from outlast.core.delivery import Delivery
 from outlast.core.event import ZERO, EventKind
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job, NewJob
@@ -26,9 +27,20 @@ from outlast.core.limits import (
     is_text,
 )
 from outlast.core.position import JobEdit
+from outlast.core.retry import attempts_exhausted
 from outlast.core.run import UNKNOWN_HOLDER, Claim, LeaseHolder
 from outlast.core.state import FINAL, State
 from outlast.errors import InvalidArgument, InvalidJob
+
+
+def may_be_prefetched(job: JobView) -> bool:
+    """Return whether a worker may hold the job while it waits for a free execution slot.
+
+    A worker that dies loses what it holds, started or not. So only `lease` jobs without a lost run
+    may wait there, and none whose next loss would end it before its handler has run.
+    """
+    is_last_attempt = attempts_exhausted(job.failures + 1, job.max_attempts)
+    return job.delivery is Delivery.LEASE and not job.losses and not is_last_attempt
 
 
 def why_malformed(new: NewJob) -> str | None:
@@ -119,6 +131,7 @@ def to_job(
         boot_id=None,
         started_at=None,
         finished_at=None,
+        active_key=new.active_key,
     )
 
 

@@ -10,8 +10,8 @@ from outlast.core.run import LeaseHolder
 SUPERVISED_BOOT_PREFIX: Final = "tree."
 """Prefix of boot ids that are lock names too.
 
-All processes of such a worker share the lock. Acquiring it exclusively proves that none of
-them is alive.
+All processes of such a worker share the lock, and the boot id says which process is their
+supervisor: see `outlast.process_identity`.
 """
 
 
@@ -57,3 +57,4 @@ class WorkerRecord(WorkerInfo):
     seen_at: datetime
     stopped_at: datetime | None
     is_alive: bool
+    is_stopping: bool = False  # it ends its jobs and claims no more

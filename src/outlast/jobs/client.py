@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-import os
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from outlast.concurrency import PerLoop
@@ -13,18 +12,21 @@ from outlast.config import Settings
 from outlast.core.decide import decide
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.event import CancelRequested
+from outlast.core.explain import explain
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, repr_short, truncate
 from outlast.core.state import State
 from outlast.errors import (
     JobNotSucceeded,
+    OutlastError,
     StoreClosed,
     TransitionRefused,
     TypeNotFound,
     WaitTimeout,
 )
 from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
+from outlast.process_identity import process_name
 from outlast.store.contract import Store
 
 LoadResult = Callable[[str, str | None], Any]
@@ -34,6 +36,9 @@ DumpParams = Callable[[str, dict[str, Any]], str]
 """From a job type's name and its params to their payload."""
 
 _MAX_ATTEMPTS: Final = 100
+
+EXPLAIN_TIMEOUT_S: Final = 2.0
+"""Seconds that a wait which timed out spends on finding out why."""
 
 
 def _no_types(type_name: str, _: dict[str, Any]) -> str:
@@ -125,7 +130,7 @@ class Client:
         store = await self.store()
         async with self._opening.mine():
             if self._caller is None:
-                name = f"caller.{os.getpid()}.{uuid.uuid4()}"
+                name = process_name("caller.", str(uuid.uuid4()))
                 await store.acquire_lock(name, lasting=True)
                 self._caller = name
             return self._caller
@@ -146,9 +151,10 @@ class Client:
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            why = await self._why_waiting(job_id)
             raise WaitTimeout(
-                f"job {job_id} has not ended within {timeout}; it goes on, so wait again or "
-                "cancel it"
+                f"job {job_id} has not ended within {timeout}{why and f': {why}'}. It is not "
+                "cancelled: wait again, or cancel it"
             ) from error
 
     async def result(self, job_id: JobId, *, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - same
@@ -188,6 +194,16 @@ class Client:
         raise TransitionRefused(
             f"job {job_id} was changed {_MAX_ATTEMPTS} times meanwhile; cancel it again"
         )
+
+    async def _why_waiting(self, job_id: JobId) -> str:
+        """Return the verdict of `explain` in one line; empty if the store does not answer."""
+        with suppress(OutlastError, TimeoutError):
+            async with asyncio.timeout(EXPLAIN_TIMEOUT_S):
+                store = await self.store()
+                last = await last_of_chain(store, await find(store, job_id))
+                facts = await store.wait_facts(last.id)
+                return "" if facts is None else explain(facts).verdict
+        return ""
 
     async def _open(self) -> None:
         if self._closed:

@@ -11,7 +11,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.limits import check_name, repr_short
 from outlast.core.position import Anchor, JobEdit, MoveTo
-from outlast.core.state import WAITING
+from outlast.core.state import WAITING, State
 from outlast.errors import InvalidArgument, InvalidParams, TransitionRefused
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find, job_id_of
@@ -97,8 +97,8 @@ async def _decide_and_apply(
 def _require_waiting(job: Job) -> None:
     if job.state not in WAITING:
         raise TransitionRefused(
-            f"job {job.id} is {job.state}; only a job that waits can be moved or edited, so "
-            "cancel it, or enqueue another"
+            f"job {job.id} is {job.state}; only a job that waits can be moved or edited; "
+            f"{'cancel it' if job.state is State.RUNNING else 'retry it'}, or enqueue another"
         )
 
 

@@ -1,7 +1,10 @@
 """Queue manager: settings, pauses, claim order and positions of queues."""
 
 import builtins
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import replace
+from types import EllipsisType
+from typing import Any, Literal
 
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.job import Job
@@ -41,30 +44,26 @@ class QueueManager:
         self,
         name: str,
         *,
-        ordering: OrderingName = "scheduled",
-        concurrency: int | None = None,
-        gap: int = 100,
+        ordering: OrderingName | EllipsisType = ...,
+        concurrency: int | EllipsisType | None = ...,
+        gap: int | EllipsisType = ...,
     ) -> Queue:
         """Create or change a queue: `await app.queues.save("story", concurrency=1)`.
 
-        Options left out are set to their defaults; a pause is kept.
+        Options left out stay as they are, and so does a pause; a new queue has the defaults.
 
         Args:
             name: The queue.
-            ordering: `position` gives each new job a position after the last one, `gap` apart.
-                Waiting jobs keep their positions: after a change back to `scheduled`, new jobs
-                come before those that have one.
+            ordering: `scheduled` (default) claims by due time. `position` gives each new job a
+                position after the last one, `gap` apart. Waiting jobs keep their positions: after
+                a change back to `scheduled`, new jobs come before those that have one.
             concurrency: How many of its jobs run at a time, over all workers; None: no limit.
-            gap: Distance between two new positions.
+            gap: Distance between two new positions (100).
         """
-        queue = Queue(
-            name=check_name(name, what="queue"),
-            ordering=_ordering(ordering),
-            gap=check_gap(gap),
-            concurrency=check_concurrency(concurrency),
-        )
+        check_name(name, what="queue")
+        given = _checked(ordering=ordering, concurrency=concurrency, gap=gap)
         store = await self._client.store()
-        await store.set_queue(queue)
+        await store.set_queue(replace(await store.queue(name), **given))
         return await store.queue(name)
 
     async def pause(
@@ -99,6 +98,16 @@ class QueueManager:
         Returns how many jobs got another position. One transaction: all of them or none.
         """
         return await positions.renumber(self._client, name)
+
+
+def _checked(**options: Any) -> dict[str, Any]:
+    """Return the options that were given; InvalidArgument names one that cannot be used."""
+    checks: dict[str, Callable[[Any], object]] = {
+        "ordering": _ordering,
+        "concurrency": check_concurrency,
+        "gap": check_gap,
+    }
+    return {name: checks[name](value) for name, value in options.items() if value is not ...}
 
 
 def _ordering(value: str) -> Ordering:

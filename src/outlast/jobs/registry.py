@@ -1,8 +1,10 @@
 """Registry of an app's job types, by name."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+from outlast.core.suggestion import did_you_mean
 from outlast.errors import InvalidType, TypeNotFound
 from outlast.jobs.jobtype import JobType
 
@@ -14,6 +16,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._types: dict[str, JobType[..., Any]] = {}
+        self._watchers: list[Callable[[], None]] = []
 
     def add(self, job_type: JobType[..., Any]) -> None:
         """Register a job type; InvalidType if its name is taken."""
@@ -22,15 +25,21 @@ class Registry:
                 f'job type "{job_type.name}" is registered already; give one of them a `name=`'
             )
         self._types[job_type.name] = job_type
+        for changed in tuple(self._watchers):
+            changed()
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` after each registration; return a function that ends this."""
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed)
 
     def get(self, name: str) -> JobType[..., Any]:
         """Return the type of that name; TypeNotFound lists the known ones."""
         try:
             return self._types[name]
         except KeyError:
-            known = ", ".join(self.names()[:20]) or "none"
             raise TypeNotFound(
-                f"job type {ascii(name)[:140]} is not registered; known: {known}"
+                f"job type {ascii(name)[:140]} is not registered; {did_you_mean(name, self._types)}"
             ) from None
 
     def names(self) -> list[str]:

@@ -30,17 +30,26 @@ async def lineage(client: Client, job_id: JobId) -> Lineage:
 
 
 async def retry(client: Client, job_id: JobId) -> Handle[Any]:
-    """Retry the last job of a retry chain; DuplicateJob if another call was first."""
+    """Retry the last job of a retry chain.
+
+    Raises DuplicateJob if another call was first, or if another job holds its active key.
+    """
     store = await client.store()
     tip = (await _chain(store, job_id))[-1]
     [added] = await store.add([retry_copy(tip, client.ids.job())])
-    if added.refused is None:
+    if added.created:
         return Handle(added.id, client, created=True)
     after = [job for job in await store.chain(tip.id) if job.retry_of == tip.id]
     if after:
         raise DuplicateJob(
             f"job {tip.id} was retried meanwhile, as job {after[0].id}; wait for that one",
             existing=after[0].id,
+        )
+    if added.refused is None:
+        raise DuplicateJob(
+            f"job {tip.id} cannot be retried: job {added.id} holds its active key "
+            f"{tip.active_key!r}; wait until that job has ended, then retry",
+            existing=added.id,
         )
     raise TransitionRefused(f"job {tip.id} cannot be retried: {added.refused}")
 
@@ -53,7 +62,10 @@ async def retry_many(
     type: str | None = None,  # noqa: A002 - it is what a filter calls it
     limit: int = 1000,
 ) -> list[Handle[Any]]:
-    """Retry up to `limit` jobs, the newest first; jobs retried already are left out."""
+    """Retry up to `limit` jobs, the newest first.
+
+    Jobs that were retried already, and jobs whose active key is held, are left out.
+    """
     what = _filter(states, queue, type)
     _check_limit(limit)
     store = await client.store()
@@ -77,7 +89,7 @@ async def _retry_all(
     while repeatable and room > len(handles):
         some, repeatable = repeatable[: room - len(handles)], repeatable[room - len(handles) :]
         added = await store.add(_retries(some, client))
-        handles += [Handle(each.id, client, created=True) for each in added if not each.refused]
+        handles += [Handle(each.id, client, created=True) for each in added if each.created]
     return handles
 
 

@@ -199,6 +199,11 @@ def _local_times(expression: str, start: datetime) -> Iterator[datetime]:
             yield local
     except OverflowError:  # beyond the last year of datetime
         return
+    except (CronSimError, ValueError, AssertionError) as error:  # not written by Outlast
+        raise InvalidSchedule(
+            f"the stored cron expression {repr_short(expression)} is wrong; replace it with "
+            "`outlast schedule edit NAME --cron …`"
+        ) from error
 
 
 def _steps(rule: TimeRule, after: datetime) -> Iterator[datetime]:

@@ -147,11 +147,14 @@ class ScheduleManager:
         return preview(schedule.plan.rule, now, limit=_bounded(limit))
 
     async def test(
-        self, *, limit: int = 10, **when: Unpack[RuleOptions]
+        self, *, after: datetime | None = None, limit: int = 10, **when: Unpack[RuleOptions]
     ) -> builtins.list[Upcoming]:
-        """Return the next occurrences of a rule: `test(cron="0 2 * * *", timezone=…)`."""
-        now = await (await self._client.store()).now()
-        return preview(rule_of(when), now, limit=_bounded(limit))
+        """Return the next occurrences of a rule: `test(cron="0 2 * * *", timezone=…)`.
+
+        They follow `after`, or the present time.
+        """
+        start = after or await (await self._client.store()).now()
+        return preview(rule_of(when), start, limit=_bounded(limit))
 
     async def diff(
         self, name: str, *, limit: int = 10, **when: Unpack[RuleOptions]

@@ -1,5 +1,6 @@
 """Open a store by its URL."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,18 @@ SQLITE_OPTIONS: Final = ("adopt", "busy")
 POSTGRES: Final = ("postgresql://", "postgres://")
 KEYVALUE: Final = ("etcd://", "dynamodb://")
 KEYVALUE_DRIVERS: Final = ("aiohttp", "boto3", "botocore")
+URL_VARIABLE: Final = "OUTLAST_URL"
+
+
+def url_from_environment() -> str:
+    """Return the URL in OUTLAST_URL; ConfigurationError if the variable is not set."""
+    url = os.environ.get(URL_VARIABLE)
+    if not url:
+        raise ConfigurationError(
+            f"Outlast() has no store: {URL_VARIABLE} is not set; run `export "
+            f'{URL_VARIABLE}=sqlite:///jobs.db`, or write Outlast("sqlite:///jobs.db")'
+        )
+    return url
 
 
 def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) -> Store:

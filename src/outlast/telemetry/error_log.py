@@ -1,7 +1,9 @@
 """A sink that logs errors in full, for apps whose logs may quote arguments."""
 
 import logging
+from textwrap import indent
 
+from outlast.core.printable import INDENT, printable_lines
 from outlast.telemetry.events import Sink, TelemetryEvent
 
 
@@ -15,12 +17,9 @@ def log_full_errors(logger: logging.Logger) -> Sink:
     def sink(event: TelemetryEvent) -> None:
         if event.error_text is not None:
             fields = {"event": event.event, **event.fields, "traceback": event.error_text}
+            text = indent(printable_lines(event.error_text), INDENT)
             logger.error(
-                "%s job=%s\n%s",
-                event.event,
-                event.fields["job"],
-                event.error_text,
-                extra={"facts": fields},
+                "%s job=%s\n%s", event.event, event.fields["job"], text, extra={"facts": fields}
             )
 
     return sink

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from outlast.core.printable import log_value
+
 log = logging.getLogger("outlast.telemetry")
 
 
@@ -57,9 +59,12 @@ def emit(
     fields: Mapping[str, Any],
     error_text: str | None = None,
 ) -> None:
-    """Log the event and pass it to the sinks; never raises."""
+    """Log the event and pass it to the sinks; never raises.
+
+    A value with a blank, `=`, a quote or a control character is quoted in the line.
+    """
     if logger.isEnabledFor(level):
-        pairs = " ".join(f"{key}={value}" for key, value in fields.items())
+        pairs = " ".join(f"{key}={log_value(value)}" for key, value in fields.items())
         with suppress(Exception):  # a log filter or handler of the app raised
             logger.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **fields}})
     if _sinks:

@@ -91,7 +91,7 @@ class Drained(Sequence[DrainedRun]):
 
 
 class Drainer:
-    """Drains an app's store; `drain` returns all runs so far."""
+    """Drains an app's store; `drained` has all runs so far."""
 
     def __init__(self, app: Outlast, store: Store, *, ids: Ids, logs: Path) -> None:
         self._store = store
@@ -103,7 +103,7 @@ class Drainer:
 
     async def drain(
         self, *, limit: int | None = None, raising: bool = False, concurrency: int = 1
-    ) -> Drained:
+    ) -> None:
         """Run due jobs until none is due, or `limit` jobs were run."""
         room = None if limit is None else check_count(limit, what="limit")
         await self._store.open()
@@ -113,6 +113,15 @@ class Drainer:
         while served != (found := await self._queues()) and room != 0:
             served = found
             room = await self._serve(found, room, raising=raising, concurrency=concurrency)
+
+    @property
+    def count(self) -> int:
+        """Number of runs so far."""
+        return len(self._ran)
+
+    @property
+    def drained(self) -> Drained:
+        """All runs so far, in order."""
         return Drained(tuple(self._ran))
 
     async def _queues(self) -> list[str]:

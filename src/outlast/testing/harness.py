@@ -22,6 +22,7 @@ from outlast.testing.direct_call import call_handler
 from outlast.testing.drain import Drained, Drainer
 from outlast.testing.enqueued import ExpectedJob, explain, explain_unwanted
 from outlast.testing.loops import is_in_loop, new_runner, run_blocking
+from outlast.testing.schedule_replay import ScheduleReplay, declare
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,6 +53,11 @@ class Harness:
 
     def __enter__(self) -> Self:
         self._block.enter_context(self.app.with_store(self.store, ids=self._ids))
+        try:
+            run_blocking(declare(self.app))  # their first slots follow the start of the test
+        except BaseException:
+            self._block.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,37 +73,52 @@ class Harness:
         return self.clock.now()
 
     def advance(self, span: Duration) -> None:
-        """Move the clock: `outlast.advance("1h")`. The next drain runs the jobs due then."""
+        """Move the clock: `outlast.advance("1h")`.
+
+        The next drain runs the jobs due then, and those of the slots that came due meanwhile.
+        """
         self.clock.advance(span)
 
     async def drain(
-        self, *, limit: int | None = None, raising: bool = False, concurrency: int = 1
+        self,
+        *,
+        limit: int | None = None,
+        raising: bool = False,
+        concurrency: int = 1,
+        schedules: bool = True,
     ) -> Drained:
         """Run due jobs, and those that they enqueue, until none is due; return the runs in order.
 
         Jobs are claimed, run and finished as by a worker. Handlers with `executor="process"` run
         in this process, where they see the fakes of the test; commands are executed.
 
+        Slots that came due since the last drain are fired first, each at its own time, and their
+        jobs run at that time, as if a worker had run while `advance` moved the clock.
+
         Args:
             limit: Run at most this many jobs.
             raising: Stop at the first failure and raise the handler's exception; the job is
                 left as a worker leaves it.
             concurrency: How many jobs run at a time.
+            schedules: Whether slots are fired.
         """
         drainer = Drainer(self.app, self.store, ids=self._ids, logs=self._logs)
-        return await drainer.drain(limit=limit, raising=raising, concurrency=concurrency)
+        return await self._drain(
+            drainer, limit=limit, raising=raising, concurrency=concurrency, schedules=schedules
+        )
 
     async def drain_until_idle(self, *, within: Duration = "1d", raising: bool = False) -> Drained:
         """Drain, move the clock to the next due job, and repeat, for at most `within`.
 
-        The clock stays at the last due time; jobs due later than `within` are not run.
+        The clock stays at the last due time; jobs due later than `within` are not run. Slots are
+        fired as the clock passes them; the next slot of a schedule is no reason to go on.
         """
         latest = self.now + parse_duration(within, what="within")
         drainer = Drainer(self.app, self.store, ids=self._ids, logs=self._logs)
-        drained = await drainer.drain(raising=raising)
+        drained = await self._drain(drainer, raising=raising)
         while (due := await self._next_due()) is not None and due <= latest:
             self.clock.advance(due - self.now)
-            drained = await drainer.drain(raising=raising)
+            drained = await self._drain(drainer, raising=raising)
         return drained
 
     async def run(self, job_type: JobType[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -180,6 +201,27 @@ class Harness:
         if self._runner is None:
             self._runner = new_runner()
         return self._runner.run(coroutine)
+
+    async def _drain(
+        self, drainer: Drainer, *, limit: int | None = None, schedules: bool = True, **how: Any
+    ) -> Drained:
+        """Drain at the time of each due slot, then at the present time."""
+        if limit is not None:
+            check_count(limit, what="limit")
+        await self.store.open()
+        await declare(self.app)
+
+        async def drain() -> bool:
+            """Drain up to the limit; return whether more jobs may be run."""
+            room = None if limit is None else limit - drainer.count
+            if room != 0:
+                await drainer.drain(limit=room, **how)
+            return limit is None or drainer.count < limit
+
+        if schedules:
+            await ScheduleReplay(self.store, self.clock, self._ids.job).run(drain)
+        await drain()
+        return drainer.drained
 
     def _type(self, asked: JobType[..., Any] | str) -> JobType[..., Any]:
         if isinstance(asked, str):

@@ -59,7 +59,7 @@ class AttemptRunner:
         self._reporter = reporter
         self._is_torn_down = is_torn_down
         self._loop = asyncio.get_running_loop()
-        self._deadlines = Deadlines(self._on_timeout)
+        self._deadlines = Deadlines(self._on_timeout, self._abandon_stuck)
         self.active: dict[tuple[JobId, int], ActiveRun] = {}
 
     def begin(
@@ -184,6 +184,22 @@ class AttemptRunner:
             self._leases.expire(active.claim.lease)
         active.interrupt(Lost(Loss.TIMEOUT))
 
+    def _abandon_stuck(self, active: ActiveRun) -> None:
+        """Close a run as lost whose handler cannot be stopped; the store refuses its late write.
+
+        A lease that is still in the table is that of a `once` run, which stays open until its
+        handler ends, or has a supervisor, which ends this process. An open transaction has a time
+        limit of its own.
+        """
+        claim, run = active.claim, active.run
+        is_held = self._leases.has(claim.lease)
+        if is_held or active.kind.stops == "now" or run.opened is not None:
+            return
+        active.abandoned = True
+        run.lose_lease()
+        log_events.job_lost(claim.lease, reason=str(Loss.TIMEOUT))
+        self._finish(self._judge.decide(claim, Lost(Loss.TIMEOUT)))
+
     async def _end(self, active: ActiveRun, change: Change) -> None:
         """Write the last progress of a run whose handler used its run object, then close it."""
         run = active.run
@@ -192,6 +208,9 @@ class AttemptRunner:
             await self._reporter.write_last(run)
         if not active.abandoned:
             await self._close(active, change)
+        elif run.opened is not None:
+            with suppress(OutlastError):  # it has ended at its own time limit
+                await run.opened.rollback()
 
     async def _close(self, active: ActiveRun, change: Change) -> None:
         """Finish the run, in one commit with its transaction if the handler opened one."""

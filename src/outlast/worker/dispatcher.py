@@ -8,8 +8,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
 
-from outlast.core.delivery import Delivery
 from outlast.core.run import Claim, LeaseHolder
+from outlast.core.transition import may_be_prefetched
 from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
 from outlast.store.contract.jobs import Jobs
 from outlast.store.contract.notifications import Notification
@@ -20,6 +20,9 @@ log = logging.getLogger("outlast.worker")
 
 MAX_PREFETCH_PER_CLAIM = 500
 """Jobs one claim prefetches at most; a larger claim delays the jobs that can start."""
+
+MAX_STARTS_PER_CLAIM = 500
+"""Jobs for free slots in one claim at most, so that its reply stays small."""
 
 MAX_PREFETCH_ONLY_S = 0.25
 """Seconds for which claims may prefetch only, which passes over jobs that must start at once."""
@@ -106,6 +109,11 @@ class Dispatcher:
             with suppress(RuntimeError):  # the loop is closed, so the worker has stopped
                 self._loop.call_soon_threadsafe(self._wake.set)
 
+    def serve(self, queues: Sequence[str], types: Collection[str]) -> None:
+        """Claim jobs of these queues and types from now on."""
+        self._queues, self._types = deque(queues), types
+        self._wake.set()
+
     def wake(self) -> None:
         """Claim now instead of at the next poll."""
         self._wake.set()
@@ -163,6 +171,7 @@ class Dispatcher:
         if not claims:
             log.debug("nothing to claim queue=%s", queue)
             return 0
+        self._budget.claimed(claims)
         self.claimed_count += len(claims)
         self._last_change = self._loop.time()
         self._on_claimed(claims)
@@ -191,7 +200,8 @@ class Dispatcher:
     def _capacity(self) -> tuple[int, int]:
         """Return how many jobs to claim for free slots, and how many to prefetch."""
         most = self._lease_capacity()
-        limit = min(most, max(0, self._concurrency - self.claimed_count))
+        free = max(0, self._concurrency - self.claimed_count)
+        limit = min(most, MAX_STARTS_PER_CLAIM, free)
         return limit, min(most - limit, MAX_PREFETCH_PER_CLAIM, self._prefetch_capacity())
 
     def _return_excess(self) -> None:
@@ -255,4 +265,4 @@ class Dispatcher:
 
 def _must_start_at_once(claim: Claim) -> bool:
     """Whether a store hands the job out only for a free slot: see `Jobs.claim`."""
-    return claim.delivery is not Delivery.LEASE or claim.losses > 0
+    return not may_be_prefetched(claim)

@@ -55,13 +55,14 @@ class Worker:
         random: Callable[[], float],
         background_services: BackgroundServices = no_background_services,
         instance_id: str,
-        queues: Sequence[str] = ("default",),
+        queues: Sequence[str] | None = None,
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
         failure_sinks: Sequence[FailureSink] = (),
     ) -> None:
         self._store = store
+        self._registry = registry
         self._settings = settings
         self._ids = ids
         self._random = random
@@ -91,12 +92,14 @@ class Worker:
         self._stopping = None
         self._leases.clear()
         await self._check_reservations()
+        self._engine.follow_registry()  # types registered since this worker was created
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
         self._unsubscribe = self._store.subscribe(
             self._notify, topics=[Topic.WORK, Topic.CANCELLED]
         )
+        self._unwatch = self._registry.watch(self._registry_callback())
         maintenance = Maintenance(self._store, self._ids.job)
         self._maintenance_task = asyncio.create_task(
             run_maintenance(maintenance, self._settings, random=self._random),
@@ -123,10 +126,12 @@ class Worker:
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
+        self._renewer.announce_stop()
         await self._engine.stop(self._settings.grace)
         self._maintenance_task.cancel()
         self._services_task.cancel()
         self._engine.close()
+        self._unwatch()
         self._unsubscribe()
         await self._renewer.stop()
         await asyncio.wait([self._maintenance_task, self._services_task])
@@ -163,6 +168,19 @@ class Worker:
             log.exception(
                 "background services stopped, among them the schedules; restart the worker"
             )
+
+    def _registry_callback(self) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+
+        def follow() -> None:
+            self._engine.follow_registry()
+            self._renewer.register(self._info())
+
+        def on_registered() -> None:
+            with suppress(RuntimeError):  # the loop is closed, so the worker has stopped
+                loop.call_soon_threadsafe(follow)
+
+        return on_registered
 
     def _make_renewer(self) -> LeaseRenewer:
         loop = asyncio.get_running_loop()

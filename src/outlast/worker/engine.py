@@ -56,7 +56,7 @@ class WorkerEngine:
         ids: Ids,
         random: Callable[[], float],
         leases: LeaseTable,
-        queues: Sequence[str] = ("default",),
+        queues: Sequence[str] | None = None,
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
@@ -72,6 +72,9 @@ class WorkerEngine:
         )
         self._leases = leases
         self._ids = ids
+        self._app_address = app_address
+        self._serves_all = queues is None, types is None
+        queues = registry.queues() if queues is None else queues
         if isinstance(queues, str):
             raise InvalidType(f"queues is {queues!r:.80}; give a list of queue names")
         self.queues = [check_name(queue, what="queue") for queue in dict.fromkeys(queues)]
@@ -81,16 +84,19 @@ class WorkerEngine:
             self.concurrency = check_count(concurrency, what="concurrency")
         self.settled: Counter[State] = Counter()
         self.on_settled: Callable[[State], None] | None = None
+        self.on_broken: Callable[[], None] = lambda: None  # a task of the pipeline has failed
         self._dispatch_task: asyncio.Task[None] | None = None
         self._seal_task: asyncio.Task[None] | None = None
         self._random = random
         self._require_work()
-        self._addresses = find_addresses(registry, self.types, app_address)
+        self._addresses = dict(find_addresses(registry, self.types, app_address))
 
     def start(self, holder: LeaseHolder) -> None:
         """Start to claim jobs, on the running loop and an open store."""
         self.prepare(holder)
         self._dispatch_task = asyncio.create_task(self._dispatcher.run(), name="outlast-dispatch")
+        for task in (self._dispatch_task, *self._pool.tasks):
+            task.add_done_callback(self._on_task_done)
         if Capability.SEALS in self._store.capabilities:  # other stores move without workers
             checks = run_periodically(
                 SEAL_CHECK_INTERVAL, self._seal_monitor().run_once, random=self._random
@@ -105,6 +111,20 @@ class WorkerEngine:
         self._pool = self._make_pool()
         self._dispatcher = self._make_dispatcher(holder)
         self._pool.on_run_end = self._dispatcher.run_ended
+
+    def follow_registry(self) -> None:
+        """Serve the types registered since, and their queues, unless they were chosen."""
+        all_queues, all_types = self._serves_all
+        queues = self._registry.queues() if all_queues else self.queues
+        types = self._registry.names() if all_types else self.types
+        try:
+            self._addresses |= find_addresses(self._registry, types, self._app_address)
+        except InvalidType as error:
+            log.error("new job types are not served: %s", error)  # noqa: TRY400 - complete message
+            return
+        self.queues, self.types = queues, types
+        if self._dispatch_task is not None:
+            self._dispatcher.serve(queues, types)
 
     async def run_once(self) -> int:
         """Claim once and wait until the end of every claimed job is durable; return the count."""
@@ -232,6 +252,16 @@ class WorkerEngine:
     async def _begin(self, blocking: bool) -> Transaction:
         store = cast(Transactions, self._store)
         return await store.begin(within=self._settings.transaction, blocking=blocking)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """Report a task that ended with an error: no job would be claimed, or a slot is missing."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        try:
+            log.error("task %s of the worker failed", task.get_name(), exc_info=error)
+        finally:
+            self.on_broken()
 
     def _on_claimed(self, claims: Sequence[Claim]) -> None:
         for lease in self._leases.add(claims):

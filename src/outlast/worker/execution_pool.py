@@ -79,7 +79,7 @@ class ExecutionPool:
             reporter=self._reporter,
             is_torn_down=self._is_torn_down,
         )
-        self._tasks = [
+        self.tasks = [
             asyncio.create_task(self._slot(), name=f"outlast-slot-{n}") for n in range(concurrency)
         ]
         # Only the teardown of the whole loop cancels this task: it tells that apart from a
@@ -155,7 +155,7 @@ class ExecutionPool:
         for executor in self._executors.values():
             await executor.close()
         await self.wait_idle(CANCEL_TIMEOUT_S if killed else 0.0)
-        for active in self.active.values():
+        for active in [each for each in self.active.values() if not each.abandoned]:
             log.warning("handler did not stop job=%s type=%s", active.claim.id, active.kind.name)
             active.abandoned = True
             self._finish(self._judge.abandon(active.claim))
@@ -168,7 +168,7 @@ class ExecutionPool:
 
     def close(self) -> None:
         """Cancel the slots and close the executors without waiting."""
-        for task in (*self._tasks, self._teardown_probe):
+        for task in (*self.tasks, self._teardown_probe):
             task.cancel()
         if self._reporter is not None:
             self._reporter.close()

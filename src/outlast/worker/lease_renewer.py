@@ -36,6 +36,7 @@ class LeaseRenewer:
     ) -> None:
         self._store = store
         self._info = info
+        self._registered: WorkerInfo | None = None
         self._leases = leases
         self._lease = lease
         self._interval = interval
@@ -43,6 +44,8 @@ class LeaseRenewer:
         self._random = Random(seed)  # noqa: S311 - spreads renewals, protects nothing
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
+        self._announce_stop = asyncio.Event()
+        self._is_stopping = False
         self._task: asyncio.Future[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="outlast-renew", daemon=True)
 
@@ -50,10 +53,20 @@ class LeaseRenewer:
         """Start the thread."""
         self._thread.start()
 
+    def register(self, info: WorkerInfo) -> None:
+        """Register the worker anew at its next heartbeat, with other queues or types."""
+        self._info = info
+
     def wake(self) -> None:
         """Renew now, to see a cancel request early. Thread-safe."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
+
+    def announce_stop(self) -> None:
+        """Tell the store now that the worker claims no more. Thread-safe."""
+        self._is_stopping = True
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._announce_stop.set)
 
     async def stop(self) -> None:
         """Stop renewing and wait for the thread to end."""
@@ -73,9 +86,17 @@ class LeaseRenewer:
 
     async def heartbeat_once(self) -> None:
         """Send the heartbeat; register the worker if the store does not know it."""
-        if not await self._store.heartbeat(self._info.holder, span=self._lease):
-            await self._store.register_worker(self._info)
-            await self._store.heartbeat(self._info.holder, span=self._lease)
+        if self._info is self._registered and await self._heartbeat():
+            return
+        info = self._info
+        await self._store.register_worker(info)
+        await self._heartbeat()
+        self._registered = info
+
+    async def _heartbeat(self) -> bool:
+        return await self._store.heartbeat(
+            self._info.holder, span=self._lease, is_stopping=self._is_stopping
+        )
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -84,6 +105,7 @@ class LeaseRenewer:
             self.heartbeat_once,
             what="send the heartbeat",
             random=self._random.random,
+            wake=self._announce_stop,
             error_backoff=1,
         )
         # No backoff: a failed renewal is repeated at the same interval, before the lease expires.

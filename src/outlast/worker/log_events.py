@@ -28,7 +28,10 @@ def job_start(claim: Claim) -> bool:
 
 
 def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None:
-    """Log the end of a handler, with its duration and the rows it reported."""
+    """Log the end of a handler, with its duration and the rows it reported.
+
+    The reason of a `Skip`, `Snooze` or `Cancel` is free text and may quote arguments: not logged.
+    """
     status = change.move.run or change.move.to
     ended = {
         "status": str(status),
@@ -36,7 +39,7 @@ def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None
         "duration_seconds": round(seconds, 6),
         "rows_processed": rows,
     }
-    why = {"reason": change.reason} if change.reason else {}
+    why = {"reason": change.reason_code} if change.reason_code else {}
     emit(log, logging.INFO, "job_end", {**_claim_fields(claim), **ended, **why})
 
 

@@ -1,7 +1,8 @@
-"""The prefetch budget: how many jobs to claim ahead, by the measured run time of their types."""
+"""The prefetch budget: how many jobs to claim ahead, by their measured run time and size."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -12,6 +13,9 @@ PREFETCH_TARGET_S: Final = 1.0
 
 MAX_PREFETCH_WAIT_S: Final = 2 * PREFETCH_TARGET_S
 """Seconds a prefetched job may be expected to wait; beyond that it is released."""
+
+MAX_PREFETCHED_BYTES: Final = 16 * 1024 * 1024
+"""Params of all prefetched jobs, so that large payloads do not fill the memory."""
 
 AVERAGE_WEIGHT: Final = 0.05
 """Weight of the latest run in the moving average of its type."""
@@ -27,6 +31,14 @@ class PrefetchBudget:
         self._limit = limit
         self._averages: dict[str, float] = {}
         self._overall = 0.0
+        self._largest = 0  # params of a job, in any claim
+        self._latest = 1.0  # params of a job, in the latest claim on average
+
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        """Record the size of claimed jobs."""
+        sizes = [len(claim.params) for claim in claims]
+        self._largest = max(self._largest, *sizes)
+        self._latest = max(1.0, sum(sizes) / len(sizes))
 
     def ended(self, kind: str, seconds: float) -> None:
         """Record how long a job of a type took."""
@@ -47,7 +59,14 @@ class PrefetchBudget:
         work = self._work(prefetched)
         each = max(self._overall, work / len(prefetched)) if prefetched else self._overall
         missing = (PREFETCH_TARGET_S * self._concurrency - work) / each
-        return int(max(0.0, min(self._limit - len(prefetched), missing)))
+        free = min(self._limit - len(prefetched), missing, self._room_by_size(prefetched))
+        return int(max(0.0, free))
+
+    def _room_by_size(self, prefetched: Collection[Claim]) -> float:
+        if self._largest * self._limit <= MAX_PREFETCHED_BYTES:
+            return inf
+        held = sum(len(claim.params) for claim in prefetched)
+        return (MAX_PREFETCHED_BYTES - held) / self._latest
 
     def excess(self, waiting: Sequence[Claim]) -> list[Claim]:
         """Return the last of these claims, those expected to wait longer than allowed."""

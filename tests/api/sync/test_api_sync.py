@@ -9,7 +9,7 @@ import pytest
 from outlast import JobNotFound, WaitTimeout
 from outlast.errors import StoreClosed, SyncMisused
 
-from .kit import drained, never_awaited, threads
+from .sync_helpers import drained, never_awaited, threads
 
 
 def test_the_same_verbs_can_be_waited_for(app, send, wait):

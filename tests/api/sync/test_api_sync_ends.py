@@ -15,7 +15,7 @@ from outlast import Outlast
 from outlast.errors import ForeignStore, StoreClosed, SyncMisused
 from outlast.sync import Sync
 
-from .kit import never_awaited, threads
+from .sync_helpers import never_awaited, threads
 
 NEVER_CLOSED = """
 import asyncio, sys

@@ -14,7 +14,7 @@ from outlast.testing.conformance.factories import started
 from outlast.testing.servers.postgres import PostgresServer
 from support.corruption.postgres import empty
 
-from .kit import LONG, Ask
+from .transaction_helpers import LONG, Ask
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
     started,
 )
 
-from .kit import INVOICE, LONG, Ask, effects, left, success_of
+from .transaction_helpers import INVOICE, LONG, Ask, effects, left, success_of
 
 pytestmark = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
 

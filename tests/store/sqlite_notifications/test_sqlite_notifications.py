@@ -6,6 +6,8 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from outlast.core.decide import succeed
 from outlast.core.event import CancelRequested, Edited, Moved
 from outlast.core.position import Anchor, JobEdit, MoveTo
@@ -20,9 +22,9 @@ from outlast.testing.conformance.factories import (
     settle,
     started,
 )
-from store.kit import PATIENCE, Peer, opened
+from store.kit import PATIENCE, Peer, opened, raw
 
-from .kit import ALL, Heard, sockets
+from .notification_sockets import ALL, Heard, sockets
 
 
 async def test_other_process_is_told_of_work_of_an_end_and_of_a_cancel_request(
@@ -219,3 +221,25 @@ async def test_transaction_of_a_handler_tells_the_others_too(
     assert await transaction.commit([succeed(claim.id, claim.token, None)])
 
     assert (await heard.next()).topics == {Topic.ENDED}
+
+
+@pytest.mark.parametrize("how", ["writer", "transaction"])
+async def test_what_a_notification_announces_is_there_at_the_first_look(
+    store: SqliteStore, path: Path, how: str
+) -> None:
+    """The subscriber looks by a connection of its own before the store goes on."""
+    claim = await started(store)
+    found: list[int] = []
+
+    def look(_: Notification) -> None:
+        with raw(path) as own:
+            found.append(own.execute("SELECT count(*) FROM outlast_ends").fetchone()[0])
+
+    store.subscribe(look, topics=[Topic.ENDED])
+    change = succeed(claim.id, claim.token, None)
+    if how == "writer":
+        await store.apply([change])
+    else:
+        await (await store.begin(within=HOUR)).commit([change])
+
+    assert found == [1]

@@ -21,7 +21,7 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, put, settle, started
 from store.kit import PATIENCE, Peer, environment, opened
 
-from .kit import ALL, Heard, is_there, sockets, squat
+from .notification_sockets import ALL, Heard, is_there, sockets, squat
 
 
 async def test_socket_says_what_is_wanted_and_goes_with_the_last_listener(

@@ -51,6 +51,13 @@ class KeyValueCorruption:
         gone += [key_layout.stream_key(entry.value["id"]) for entry in told]
         await self._write([Write(key, None) for key in gone])
 
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        unit = UnitOfWork(self._engine)
+        record = await job_repository.load(unit, job_id)
+        assert record is not None
+        job_repository.save(unit, record, replace(record, job=replace(record.job, params=params)))
+        assert await unit.commit()
+
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         unit = UnitOfWork(self._engine)
         record = await reservations.find(unit, reservation_id)
@@ -67,6 +74,9 @@ class KeyValueCorruption:
         assert record.job.slot_at is not None
         slot = Slot(series=record.series, at=record.job.slot_at)
         await self._write([Write(key_layout.slot_key(slot), None)])
+
+    async def drop_active_key(self, key: str) -> None:
+        await self._write([Write(key_layout.active_key(key), None)])
 
     async def _load(self, job_id: str) -> JobRecord:
         record = await job_repository.load(UnitOfWork(self._engine), job_id)

@@ -61,9 +61,16 @@ class PostgresWrecker:
     async def drop_slot_row(self, job_id: JobId) -> None:
         await self._write([_delete("slots", f"'{job_id}'")])
 
+    async def drop_active_key(self, key: str) -> None:
+        await self._write([f"DELETE FROM {{0}}.keys WHERE scope = 'active' AND key = '{key}'"])
+
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         target = f"SET job = '{job_id}' WHERE id = '{reservation_id}'"
         await self._write([f"UPDATE {{0}}.reservations {target}"])
+
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        text = params.replace("{", "{{").replace("}", "}}")
+        await self._write([f"UPDATE {{0}}.jobs SET params = '{text}' WHERE id = '{job_id}'"])
 
     async def _write(self, statements: Sequence[str]) -> None:
         await _write(self._address, statements)

@@ -38,9 +38,17 @@ class SqliteWrecker:
     async def drop_slot_row(self, job_id: JobId) -> None:
         self._write([f"DELETE FROM outlast_slots WHERE job_id = '{job_id}'"])
 
+    async def drop_active_key(self, key: str) -> None:
+        self._write([f"DELETE FROM outlast_keys WHERE scope = 'active' AND key = '{key}'"])
+
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         whom = f"SET job_id = '{job_id}' WHERE id = '{reservation_id}'"
         self._write([f"UPDATE outlast_reservations {whom}"])
+
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        checks_off = "PRAGMA ignore_check_constraints = 1"
+        changed = f"UPDATE outlast_jobs SET params = '{params}' WHERE id = '{job_id}'"
+        self._write([checks_off, changed])
 
     def _write(self, statements: Sequence[str]) -> None:
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=30)

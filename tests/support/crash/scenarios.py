@@ -89,6 +89,13 @@ async def claim_some(w: World, _: None) -> None:
 
 
 @scenario(some_waiting)
+async def claim_large(w: World, _: None) -> None:
+    """A claim that stops at the size of the params, where the store has such a limit."""
+    w.store.max_claim_bytes = 1  # type: ignore[attr-defined]
+    await w.claim(limit=3, prefetch=3)
+
+
+@scenario(some_waiting)
 async def promote_due(w: World, _: None) -> None:
     await w.store.promote_due(limit=10)
 

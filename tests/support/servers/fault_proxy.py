@@ -20,8 +20,8 @@ RESET: Final = struct.pack("ii", 1, 0)
 @contextmanager
 def fault_proxy(port: int) -> Iterator["FaultProxy"]:
     """A proxy before the server on that port of 127.0.0.1; without faults until told."""
-    faults = _Faults()
-    with serving(lambda reader, writer: _serve(reader, writer, port, faults)) as (thread, own):
+    faults = _Faults(port)
+    with serving(lambda reader, writer: _serve(reader, writer, faults)) as (thread, own):
         yield FaultProxy(own, faults, thread)
 
 
@@ -67,6 +67,10 @@ class FaultProxy:
         """Accept connections again."""
         self._set("refusing", value=False)
 
+    def redirect(self, port: int) -> None:
+        """Connect every new client to the server on that port; open connections stay."""
+        self._set("port", port)
+
     def cut(self) -> int:
         """Reset every open connection; return their number."""
         return self._thread.call(self._faults.cut)
@@ -106,7 +110,8 @@ class _Trap:
 class _Faults:
     """What the pumps look at; touched on the proxy's thread alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.delay = 0.0
@@ -136,13 +141,13 @@ class _Faults:
 
 
 async def _serve(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, faults: _Faults
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: _Faults
 ) -> None:
     if faults.refusing:
         _reset(writer)
         return
     await faults.flowing.wait()
-    behind, to_server = await asyncio.open_connection("127.0.0.1", port)
+    behind, to_server = await asyncio.open_connection("127.0.0.1", faults.port)
     pair = _Pair(writer, to_server, faults)
     faults.pairs.add(pair)
     try:

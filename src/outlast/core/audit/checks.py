@@ -68,6 +68,9 @@ def _check_params_reservations_group(job: JobAudit) -> Found:
         if held.queue != job.queue:
             what = f"is in queue {job.queue}, but its reservation is of {held.queue}"
             yield ViolationCode.RESERVATION_OF_OTHER_QUEUE, what, [reserved, job.row]
+    if job.active_key is not None and _is_live(job) and job.key_holder != job.root_id:
+        what = f"has not ended and does not hold its active key {job.active_key!r}"
+        yield ViolationCode.KEY_NOT_HELD, what, [job.row]
     if job.is_member and job.group_id is None:
         yield ViolationCode.MISSING_GROUP, "is a member of a group that is missing", [job.row]
     for row in job.places:
@@ -77,6 +80,10 @@ def _check_params_reservations_group(job: JobAudit) -> Found:
                 "is blocked and in no group",
                 [job.place_row(row)],
             )
+
+
+def _is_live(job: JobAudit) -> bool:
+    return bool(job.places) and job.end is None
 
 
 CHECKS: Final[tuple[Check, ...]] = (

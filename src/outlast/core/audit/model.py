@@ -99,7 +99,8 @@ class JobAudit:
     """All records of one job at one moment; runs by token, events and successors as stored.
 
     `root_id` is None if the root of its chain is missing. `group_id` is None if the job is in no
-    group, or if the group is missing; `is_member` distinguishes the two.
+    group, or if the group is missing; `is_member` distinguishes the two. `active_key` is the key
+    that the job was added with, and `key_holder` the root of the chain that holds it.
     """
 
     id: JobId
@@ -117,6 +118,8 @@ class JobAudit:
     reservations: tuple[AuditedReservation, ...] = ()
     is_member: bool = False
     group_id: str | None = None
+    active_key: str | None = None
+    key_holder: JobId | None = None
 
     @property
     def end(self) -> StateRow | None:

@@ -47,6 +47,7 @@ class ViolationCode(StrEnum):
     DANGLING_EVENT = "dangling_event"  # an event whose job is missing
     DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
     DANGLING_KEY = "dangling_key"  # an active key whose job is missing
+    KEY_NOT_HELD = "key_not_held"  # an unfinished job does not hold its active key
     KEY_OF_ENDED_CHAIN = "key_of_ended_chain"  # an active key of a chain that has ended
     KEY_OF_NON_ROOT = "key_of_non_root"  # a key or slot of a job that is not the root of its chain
     SLOT_MISMATCH = "slot_mismatch"  # its slot has no row, or is another job's
@@ -159,6 +160,9 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.DANGLING_EVENT: _DELETE,
         ViolationCode.DANGLING_STATE_ROW: _DELETE,
         ViolationCode.DANGLING_KEY: _FREE_KEY,
+        ViolationCode.KEY_NOT_HELD: (
+            "cancel the job if another job holds the key; else write the row of the key"
+        ),
         ViolationCode.KEY_OF_ENDED_CHAIN: _FREE_KEY,
         ViolationCode.KEY_OF_NON_ROOT: "write the id of the chain's root into the row",
         ViolationCode.SLOT_MISMATCH: (

@@ -44,7 +44,18 @@ class Capability(StrEnum):
     SHARED = "shared"  # several processes may use it at once
     TRANSACTIONS = "transactions"  # an enqueue or a finish can join the caller's transaction
     SEALS = "seals"  # a seal takes effect for all processes at one moment: see `transfer`
+    ONE_WRITE_LOCK = "one_write_lock"  # a handler transaction keeps all other writes waiting
     MAINTENANCE_CHECK = "maintenance_check"  # one cheap read finds due work: `MaintenanceCheck`
+    KERNEL_LOCKS = "kernel_locks"  # a free lock proves that its former holder is dead: see `locks`
+
+
+class HasCapabilities(Protocol):
+    """Says what the store supports."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this store supports."""
+        ...
 
 
 class Store(
@@ -62,14 +73,10 @@ class Store(
     AuditReads,
     InsightReads,
     Transfers,
+    HasCapabilities,
     Protocol,
 ):
     """All pages of the contract. Open a store before use; `close` is idempotent."""
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What this store supports."""
-        ...
 
     def exists(self) -> bool:
         """Return whether the store exists already; `open` creates it otherwise."""

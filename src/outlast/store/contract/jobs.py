@@ -15,6 +15,10 @@ MAX_PROMOTED_PER_CLAIM: Final = 10_000
 """Most due jobs that one claim promotes; more of them take several claims."""
 
 
+MAX_CLAIM_BYTES: Final = 16 * 1024 * 1024
+"""Params of one claim at which the SQL stores stop, so that its reply stays small."""
+
+
 class Added(NamedTuple):
     """Result of `add` for one job.
 
@@ -100,7 +104,11 @@ class Jobs(Protocol):
         Not claimed are jobs past their start deadline, which applies to the first start alone, and
         `once` jobs whose name runs in any queue or was claimed earlier in this call. Beyond
         `limit` only `lease` jobs without a lost run are claimed, because they wait in the worker
-        for a free slot; others are passed over.
+        for a free slot, and none with one attempt left, which the worker's death would spend;
+        others are passed over.
+
+        A claim may stop early, after at least one job, where the params of the claimed jobs are
+        large; the next claim goes on there.
 
         A paused queue yields nothing. Of a queue with a `concurrency` no claim raises the number
         of open runs above it, and none goes beyond `limit`.
@@ -184,6 +192,7 @@ class Jobs(Protocol):
         letter or a failure. Members of a group stay until it is over, and its record goes with the
         last of them. Keys and slots stay for ever, so that no job is ever repeated. Workers that
         stopped that long ago, or were last seen then and are not alive, are removed from the
-        registry; their runs still name them. Returns the number of deleted jobs.
+        registry; their runs still name them. Of the `limit` oldest events of no job, those that old
+        are deleted. Returns the number of deleted jobs.
         """
         ...

@@ -18,7 +18,12 @@ class HeldLock(Protocol):
 
 
 class Locks(Protocol):
-    """Locks that end with their process: acquiring one proves that its former holder is dead."""
+    """Locks that end with their process.
+
+    With the capability KERNEL_LOCKS a lock ends only with its process or its release: acquiring it
+    proves that its former holder is dead. Elsewhere it also ends when the holder's connection or
+    its heartbeat fails: a free lock is then a hint, and the former holder may still be running.
+    """
 
     async def acquire_lock(
         self, name: str, *, shared: bool = False, lasting: bool = False

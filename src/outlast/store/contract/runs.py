@@ -1,11 +1,14 @@
 """Contract: runs, progress, artifacts and events."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.run import Lease, RunRecord
+
+MAX_EVENTS_OF_NO_JOB: Final = 1000
+"""Events of no job that one read returns at most, the newest."""
 
 
 class Runs(Protocol):
@@ -34,8 +37,8 @@ class Runs(Protocol):
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         """Return the events of a job, oldest first.
 
-        None asks for the events of no job: those of queues, and the copies that `remove_orphans`
-        made.
+        None asks for the last `MAX_EVENTS_OF_NO_JOB` events of no job: those of queues, and the
+        copies that `remove_orphans` made. `stream` has all of them.
         """
         ...
 

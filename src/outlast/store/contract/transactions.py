@@ -1,6 +1,7 @@
 """Contract: transactions of a caller and of a handler."""
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -25,7 +26,7 @@ class Transaction(Protocol):
 
         Returns False and rolls everything back if any change is refused. Raises
         TransactionTimeout if the time limit has passed; it was rolled back then. Raises RunError
-        if the handler ended the transaction itself.
+        if the handler tried to end the transaction itself.
         """
         ...
 
@@ -36,6 +37,13 @@ class Transaction(Protocol):
     async def rollback(self) -> None:
         """Roll everything back; no-op if the transaction is over."""
         ...
+
+
+CURRENT_TRANSACTION: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
+"""The transaction that `run.transaction()` opened for the handler of this context.
+
+It is set until the handler ends, also when the transaction is over.
+"""
 
 
 class Transactions(Protocol):

@@ -17,10 +17,13 @@ class Workers(Protocol):
         """
         ...
 
-    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+    async def heartbeat(
+        self, holder: LeaseHolder, *, span: timedelta, is_stopping: bool = False
+    ) -> bool:
         """Mark the worker alive until `span` from now, by the monotonic clock.
 
-        Returns False and writes nothing if it is not registered or was deregistered.
+        With `is_stopping` it also counts as stopping, until it is registered again. Returns False
+        and writes nothing if it is not registered or was deregistered.
         """
         ...
 

@@ -1,7 +1,6 @@
 """Use of a caller's own connection: asyncpg, psycopg or SQLAlchemy."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -9,6 +8,7 @@ import asyncpg
 
 from outlast.core.sync_coroutine import run_without_waiting
 from outlast.errors import InvalidArgument, OutlastError
+from outlast.store import sqlalchemy_connection as alchemy
 from outlast.store.postgres.caller_drivers import (
     AsyncPsycopgRunner,
     ForeignAsyncpgRunner,
@@ -18,6 +18,7 @@ from outlast.store.postgres.connection import translate_error
 from outlast.store.postgres.placeholders import Probe
 from outlast.store.postgres.unit_of_work import StatementRunner
 from outlast.store.postgres.url import PostgresUrl
+from outlast.store.sqlalchemy_connection import is_instance
 
 T = TypeVar("T")
 Use = Callable[[StatementRunner], Coroutine[Any, Any, T]]
@@ -48,9 +49,9 @@ async def with_caller_connection(
     psycopg allows that; a sqlite3 connection must stay in its own thread.
     """
     try:
-        if _is_alchemy(tx):
+        if alchemy.is_sync(tx) or alchemy.is_async(tx):
             _require_driver(tx)
-        if _is(tx, "psycopg", "Connection") or _is_sync_alchemy(tx):
+        if is_instance(tx, "psycopg", "Connection") or alchemy.is_sync(tx):
             return await run_in_thread(
                 lambda: run_without_waiting(_use_blocking(tx, use, address, probe))
             )
@@ -63,14 +64,14 @@ async def with_caller_connection(
 
 
 async def _use_blocking(tx: Any, use: "Use[T]", address: PostgresUrl, probe: Probe | None) -> T:
-    connection = _driver_connection(tx) if _is_sync_alchemy(tx) else tx
+    connection = alchemy.driver_connection(tx) if alchemy.is_sync(tx) else tx
     _require_psycopg(connection)
     return await use(PsycopgRunner(connection, address.schema, probe))
 
 
 async def _runner(tx: Any, address: PostgresUrl, probe: Probe | None) -> StatementRunner:
-    connection = await _async_driver_connection(tx) if _is_async_alchemy(tx) else tx
-    if _is(connection, "psycopg", "AsyncConnection"):
+    connection = await alchemy.async_driver_connection(tx) if alchemy.is_async(tx) else tx
+    if is_instance(connection, "psycopg", "AsyncConnection"):
         _require_psycopg(connection)
         return AsyncPsycopgRunner(connection, address.schema, probe)
     if isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
@@ -86,9 +87,9 @@ def _unknown(tx: Any, driver: str = "") -> InvalidArgument:
 
 def _require_driver(tx: Any) -> None:
     """Raise InvalidArgument for another driver, before its connection is used in a thread."""
-    bind = tx.get_bind() if hasattr(tx, "get_bind") else tx
-    if bind.dialect.driver not in _DRIVERS:
-        raise _unknown(tx, f" on {bind.dialect.name} ({bind.dialect.driver})")
+    dialect = alchemy.dialect_of(tx)
+    if dialect.driver not in _DRIVERS:
+        raise _unknown(tx, f" on {dialect.name} ({dialect.driver})")
 
 
 def _require_psycopg(connection: Any) -> None:
@@ -108,39 +109,6 @@ def _require_asyncpg(connection: Any) -> None:
         raise InvalidArgument("tx cannot be used: the connection is closed")
     if not connection.is_in_transaction():
         raise InvalidArgument(NO_TRANSACTION)
-
-
-def _is_alchemy(tx: Any) -> bool:
-    return _is_sync_alchemy(tx) or _is_async_alchemy(tx)
-
-
-def _is_sync_alchemy(tx: Any) -> bool:
-    return _is(tx, "sqlalchemy.engine", "Connection") or _is(tx, "sqlalchemy.orm", "Session")
-
-
-def _is_async_alchemy(tx: Any) -> bool:
-    names = ("AsyncConnection", "AsyncSession")
-    return any(_is(tx, "sqlalchemy.ext.asyncio", name) for name in names)
-
-
-def _driver_connection(tx: Any) -> Any:
-    """Return the connection of the driver, in a transaction that SQLAlchemy has begun."""
-    connection = tx.connection() if _is(tx, "sqlalchemy.orm", "Session") else tx
-    connection.exec_driver_sql("SELECT 1").close()  # SQLAlchemy commits only what it began
-    return connection.connection.driver_connection
-
-
-async def _async_driver_connection(tx: Any) -> Any:
-    is_session = _is(tx, "sqlalchemy.ext.asyncio", "AsyncSession")
-    connection = await tx.connection() if is_session else tx
-    (await connection.exec_driver_sql("SELECT 1")).close()
-    return (await connection.get_raw_connection()).driver_connection
-
-
-def _is(thing: Any, module: str, name: str) -> bool:
-    """Return whether the object is of that class, without importing its module."""
-    kind = getattr(sys.modules.get(module), name, None)
-    return kind is not None and isinstance(thing, kind)
 
 
 async def run_in_thread(step: Callable[[], T]) -> T:
@@ -165,7 +133,7 @@ def _translate(error: Exception, address: PostgresUrl) -> Exception:
     state = getattr(cause, "sqlstate", None)
     if state in _MESSAGE_BY_STATE:
         return InvalidArgument(_MESSAGE_BY_STATE[state])
-    if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
+    if alchemy.is_error(error) or state is None:
         return _unusable(error)
     return translate_error(to_asyncpg_error(cause), address)
 

@@ -40,6 +40,8 @@ TCP_OPTIONS: Final = (
 
 SETTINGS: Final = {
     "application_name": "outlast",
+    # Single statements; transactions name their isolation level when they begin.
+    "default_transaction_isolation": "read committed",
     # The live tables may be empty when they are analysed and full soon after: a plan with a
     # sequential scan would be kept.
     "enable_seqscan": "off",

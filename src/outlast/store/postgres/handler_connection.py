@@ -136,7 +136,7 @@ class AsyncHandlerConnection:
     async def begin(self) -> None:
         """Open a transaction."""
         # By the API of asyncpg: the handler's own transactions then become savepoints.
-        await self.connection.transaction().start()
+        await self.connection.transaction(isolation="read_committed").start()
 
     async def step(self, step: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine that uses `runner`."""
@@ -238,6 +238,7 @@ def _connect_psycopg(address: PostgresUrl) -> Any:
     except psycopg.Error as error:
         why = str(error).partition("\n")[0][:200]
         raise StoreUnavailable(f"{address.safe_text} does not answer psycopg: {why}") from error
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     if address.pooler:
         connection.prepare_threshold = None
     return connection

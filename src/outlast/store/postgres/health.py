@@ -11,13 +11,15 @@ LONG_TRANSACTION_S: Final = 60
 MANY_WAITING_COMMITS: Final = 3
 """Number of commits waiting for NOTIFY at one moment that is reported."""
 
+READ_COMMITTED: Final = "read committed"
+
 QUEUE_USAGE_LIMIT: Final = 0.5
 """Share of the notification queue in use that is reported."""
 
 
 def server_warnings(row: Row) -> Iterator[str]:
     """Yield warnings about the settings of the server, from the row of `health.server`."""
-    standby, flushes, waits, vacuums, without, queue = row
+    standby, flushes, waits, vacuums, without, queue, isolation = row
     if standby:
         yield "this is a standby: nothing can be written; name the primary in the URL"
     if not flushes:
@@ -39,6 +41,12 @@ def server_warnings(row: Row) -> Iterator[str]:
         yield (
             f"the queue of notifications is {queue:.0%} full: a session listens and never "
             "reads; find it in pg_stat_activity and end it"
+        )
+    if isolation != READ_COMMITTED:
+        yield (
+            f"default_transaction_isolation is {isolation}, and ?pooler=true sends no settings of "
+            "its own: claims and renewals conflict and are repeated; run ALTER ROLE CURRENT_USER "
+            "SET default_transaction_isolation = 'read committed'"
         )
 
 

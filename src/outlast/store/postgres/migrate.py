@@ -1,9 +1,12 @@
 """Schema migrations: numbered, forward only, in one transaction."""
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import cache, partial
 from importlib import resources
 from typing import Final
+
+import asyncpg
 
 from outlast.errors import ForeignStore, OperatorError, SchemaTooNew
 from outlast.store.postgres.placeholders import SCHEMA, in_schema, statements
@@ -26,17 +29,38 @@ def migrations(schema: str = SCHEMA) -> Mapping[int, str]:
 
 
 async def migrate(runner: AsyncpgRunner, address: PostgresUrl) -> None:
-    """Create or upgrade the tables in one transaction.
+    """Create or upgrade the tables in one transaction, and continue the ids of restored events.
 
     A schema that is up to date is only read: a role without the right to create can use it.
     """
     await _require_server(runner, address)
-    if await _version(runner, address) == max(migrations()):
-        return
+    if await _version(runner, address) != max(migrations()):
+        await _locked(runner, address, partial(_upgrade, runner, address))
+    if (await runner.fetch("schema.events_ahead", {}))[0][0]:
+        await _raise_events(runner, address)
+
+
+async def _raise_events(runner: AsyncpgRunner, address: PostgresUrl) -> None:
+    """Continue the event ids of a restored dump, so that new events come after the old ones."""
+    with suppress(asyncpg.ReadOnlySQLTransactionError):  # then no event is written either
+        try:
+            raise_events = partial(runner.fetch, "schema.raise_events", {})
+            await _locked(runner, address, raise_events)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise OperatorError(
+                f"{address.safe_text} was restored from a dump of another server, whose event ids "
+                f"are higher; let the owner of schema {address.schema} run: outlast db migrate"
+            ) from error
+
+
+async def _locked(
+    runner: AsyncpgRunner, address: PostgresUrl, step: Callable[[], Awaitable[object]]
+) -> None:
+    """Run a step in one transaction, under the lock of migrations."""
     await runner.change("unit_of_work.begin", {})
     try:
         await runner.change("schema.lock", {"name": address.schema})
-        await _upgrade(runner, address)
+        await step()
         await runner.change("unit_of_work.commit", {})
     except BaseException:
         if not runner.connection.is_closed():

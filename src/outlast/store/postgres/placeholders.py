@@ -11,7 +11,9 @@ Probe = Callable[[str, bool], None]
 """Called with a statement's name before (False) and after (True) it runs; used by crash tests."""
 
 TRANSACTION = {
-    "unit_of_work.begin": "BEGIN",
+    # READ COMMITTED, whatever the server's default: a statement after a lock must see what the
+    # former holder of the lock committed.
+    "unit_of_work.begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
     "unit_of_work.commit": "COMMIT",
     "unit_of_work.rollback": "ROLLBACK",
 }

@@ -112,18 +112,26 @@ class ConnectionPool:
         translated, except errors about a value: the operation reports which value it was.
         """
         connection = self.connection(purpose)
+        try:
+            return await self.repeat_on_conflict(lambda: self._transact(connection, operation))
+        except Exception as error:
+            translated = translate_error(error, self._address)
+            if translated is error or not isinstance(translated, OperatorError):
+                raise
+            raise translated from error
+
+    async def repeat_on_conflict(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of an operation; repeat it after a deadlock or lock timeout.
+
+        Raises StoreBusy after the last attempt. Each attempt must be one transaction.
+        """
         for left in reversed(range(MAX_TRANSACTION_ATTEMPTS)):
             try:
-                return await self._transact(connection, operation)
+                return await operation()
             except RETRYABLE as error:
                 if not left:
                     raise translate_error(error, self._address) from error
                 await asyncio.sleep(0)
-            except Exception as error:
-                translated = translate_error(error, self._address)
-                if translated is error or not isinstance(translated, OperatorError):
-                    raise
-                raise translated from error
         raise AssertionError("unreachable")
 
     async def with_reconnect(self, read: Callable[[], Awaitable[T]], *, attempts: int) -> T:

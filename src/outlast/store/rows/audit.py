@@ -37,7 +37,7 @@ def job_audit(row: Row) -> JobAudit:
     (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
     (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
     (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
-    successors, runs, events, reservations, is_member, group_id = row
+    successors, runs, events, reservations, is_member, group_id, active_key, key_holder = row
     return JobAudit(
         id=JobId(job_id),
         seq=seq,
@@ -54,6 +54,8 @@ def job_audit(row: Row) -> JobAudit:
         reservations=_each(_held, reservations),
         is_member=bool(is_member),
         group_id=group_id,
+        active_key=active_key,
+        key_holder=key_holder,
     )
 
 

@@ -13,6 +13,7 @@ from outlast.core.queue import Pause
 from outlast.core.run import LeaseHolder
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
+from outlast.store.contract.transfer import from_row
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import reservations as reservation_rows
 
@@ -54,6 +55,7 @@ class WaitRows:
     overlap: Sequence[Row]
     member: Sequence[Row]
     workers: Sequence[Row]
+    transfer: Sequence[Row]
     open_runs_by_worker: Sequence[Row]
 
     def wanted_types(self) -> set[frozenset[str] | None]:
@@ -73,6 +75,7 @@ class WaitRows:
         return WaitFacts(
             job=job,
             now=now,
+            transfer=from_row(next(iter(self.transfer), None)).at(now),
             **_limits(self.queue, to_micros(now)),
             open_runs=self.open_runs[0][2] if self.open_runs else 0,
             running=_blocking_jobs(self.open_runs),

@@ -70,6 +70,7 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
         "template_id": job.template_id,
         "template_at": None if job.template_at is None else to_micros(job.template_at),
         "schedule_id": job.schedule_id,
+        "active_key": job.active_key,
         "priority": job.priority,
         "state": _first_state(job, is_due=due <= now),
         "available_at": due,
@@ -117,7 +118,7 @@ def job(row: Row) -> Job:
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
         retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason,
         priority, position, available_at, token, failures, losses, cancel, holder, boot_id,
-        started_at, finished_at, _, progress,
+        started_at, finished_at, _, progress, active_key,
     ) = row  # fmt: skip
     return Job(
         id=JobId(job_id),
@@ -151,6 +152,7 @@ def job(row: Row) -> Job:
         started_at=_moment(started_at),
         finished_at=_moment(finished_at),
         progress=progress,
+        active_key=active_key,
     )
 
 
@@ -185,13 +187,15 @@ def run_record(row: Row) -> RunRecord:
 def worker_info(worker: WorkerInfo) -> str:
     """Return the stored JSON of everything but a worker's identity."""
     kept = [worker.host, worker.pid, worker.queues, worker.types, worker.concurrency]
-    return to_json_param([*kept, worker.processes, worker.topology, worker.version])
+    is_stopping = False  # a heartbeat sets it
+    return to_json_param([*kept, worker.processes, worker.topology, worker.version, is_stopping])
 
 
 def worker(row: Row) -> WorkerRecord:
     """Return the worker of a row."""
     instance_id, boot_id, info, started_at, seen_at, stopped_at, is_alive = row
-    host, pid, queues, types, concurrency, processes, topology, version = json.loads(info)
+    host, pid, queues, types, concurrency, *others = json.loads(info)
+    processes, topology, version, is_stopping = others
     return WorkerRecord(
         instance_id=instance_id,
         boot_id=boot_id,
@@ -207,6 +211,7 @@ def worker(row: Row) -> WorkerRecord:
         seen_at=from_micros(seen_at),
         stopped_at=_moment(stopped_at),
         is_alive=bool(is_alive),
+        is_stopping=is_stopping,
     )
 
 

@@ -3,6 +3,9 @@
 Two threads in one connection can deadlock the process: one holds SQLite's mutex and waits for the
 interpreter lock, the other holds that and waits for the mutex. So every statement of the handler
 takes turns with the timer that ends the transaction, and is refused after that.
+
+While the guard is armed an authorizer refuses COMMIT, ROLLBACK and BEGIN before they take effect,
+also where `sqlite3` runs them by itself, as `executescript` does. Savepoints are allowed.
 """
 
 import sqlite3
@@ -17,8 +20,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ENDED_BY_HANDLER: Final = (
-    "the handler ended run.transaction() itself; leave commit, rollback and close to Outlast, "
-    "which commits it together with the end of the run"
+    "the handler tried to end run.transaction() itself; leave commit, rollback and close to "
+    "Outlast, which commits it together with the end of the run; call execute for each statement "
+    "instead of executescript, which commits first"
 )
 
 
@@ -45,11 +49,30 @@ class TransactionGuard:
                 raise error
             try:
                 yield
+            except sqlite3.DatabaseError as denied:
+                if getattr(denied, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
+                    raise RunError(ENDED_BY_HANDLER) from denied
+                raise
             finally:
                 self.detect_end(connection)
 
+    def arm(self, connection: sqlite3.Connection) -> None:
+        """Guard the transaction that has begun."""
+        sqlite3.Connection.set_authorizer(connection, self._authorize)
+        self.is_armed = True
+
+    def lift(self, connection: sqlite3.Connection) -> None:
+        """Allow this package to end the transaction."""
+        sqlite3.Connection.set_authorizer(connection, None)
+
+    def _authorize(self, action: int, *_: object) -> int:
+        if action != sqlite3.SQLITE_TRANSACTION:
+            return sqlite3.SQLITE_OK
+        self.is_ended_by_handler = True
+        return sqlite3.SQLITE_DENY
+
     def detect_end(self, connection: sqlite3.Connection) -> None:
-        """Note that the handler ended the transaction by SQL or through the base class."""
+        """Note that SQLite itself ended the transaction, as `INSERT OR ROLLBACK` does."""
         if self.is_armed and not has_transaction(connection):
             self.is_ended_by_handler = True
 
@@ -75,7 +98,7 @@ class GuardedConnection(sqlite3.Connection):
         return self.cursor().executemany(*args)
 
     def executescript(self, *args: Any) -> Any:
-        """Execute on a guarded cursor."""
+        """Raise RunError during the transaction, which it would commit first."""
         return self.cursor().executescript(*args)
 
     def commit(self) -> None:
@@ -90,6 +113,12 @@ class GuardedConnection(sqlite3.Connection):
         """Close; raises RunError during the transaction."""
         self._refuse()
         super().close()
+
+    def set_authorizer(self, *args: Any, **kwargs: Any) -> None:
+        """Set the authorizer; raises RunError during the transaction, which has its own."""
+        if self.guard.is_armed:
+            raise RunError("run.transaction() has an authorizer of its own; set none on its conn")
+        super().set_authorizer(*args, **kwargs)
 
     def __enter__(self) -> Any:
         self._refuse()
@@ -113,7 +142,7 @@ class GuardedCursor(sqlite3.Cursor):
         return self._in_turn(super().executemany, *args)
 
     def executescript(self, *args: Any) -> Any:
-        """Execute in turn."""
+        """Raise RunError during the transaction, which it would commit first."""
         return self._in_turn(super().executescript, *args)
 
     def fetchone(self) -> Any:

@@ -11,7 +11,7 @@ from typing import Final
 
 from outlast.clock import Clock
 from outlast.core.decide import Change
-from outlast.errors import RunError, StoreBusy, TransactionTimeout
+from outlast.errors import RunError, TransactionTimeout
 from outlast.store.contract.notifications import Notification
 from outlast.store.sql_files import Probe
 from outlast.store.sqlite.connection import connect, translated
@@ -20,8 +20,10 @@ from outlast.store.sqlite.guarded_connection import (
     GuardedConnection,
     has_transaction,
 )
+from outlast.store.sqlite.open_files import OpenFiles
 from outlast.store.sqlite.operations.apply import apply
 from outlast.store.sqlite.statements import run
+from outlast.store.sqlite.write_queue import TransactionTurn
 from outlast.store.sqlite.writer import WriteTransaction
 
 INTERRUPT_INTERVAL_S: Final = 0.02
@@ -31,8 +33,9 @@ INTERRUPT_INTERVAL_S: Final = 0.02
 class SqliteTransaction:
     """Holds the write lock of the file from its beginning to its end.
 
-    After the time limit, or after the handler ended the transaction itself, the connection refuses
-    every further statement: outside the transaction it would commit on its own.
+    The handler cannot end it: `guarded_connection`. After the time limit, or after an attempt to
+    end it, the connection refuses every further statement: outside the transaction it would commit
+    on its own.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class SqliteTransaction:
         path: Path,
         clock: Clock,
         *,
-        gate: threading.Lock,
+        files: OpenFiles,
         busy: float,
         probe: Probe | None,
         publish: Callable[[Notification], None],
@@ -49,22 +52,21 @@ class SqliteTransaction:
     ) -> None:
         """Connect to the file without a transaction yet.
 
-        `gate` orders this transaction and the writer, `busy` is the lock timeout in seconds,
-        `within` the time limit, and commits run on `closing`.
+        `files` are those of the store, `busy` is the lock timeout in seconds, `within` the time
+        limit, and commits run on `closing`.
         """
         self.connection = connect(path, busy=busy, factory=GuardedConnection)
         self._guard = self.connection.guard
         self._guard.refusal = self._refusal
         self._turn = self._guard.turn
+        self._write_turn = TransactionTurn(self.connection, path, busy=busy)
         self._path = path
+        self._files = files
         self._clock = clock
-        self._gate = gate
-        self._busy = busy
         self._probe = probe
         self._publish = publish
         self._within = within
         self._closing = closing
-        self._holds_gate = False
         self._is_committing = False
         self._is_over = False
         self._is_expired = False
@@ -76,21 +78,24 @@ class SqliteTransaction:
 
         Raises StoreBusy if the lock is not free in time. Ends at once if it was abandoned.
         """
-        if not self._gate.acquire(timeout=self._busy):
-            self.connection.close()
-            raise StoreBusy(f"{self._path} stayed locked by another transaction of this process")
+        try:
+            self._write_turn.wait()
+        except BaseException:
+            self.abandon()
+            raise
         with self._turn:
-            self._holds_gate = True
             if self._is_over:  # abandoned while it waited
                 self._end()
                 return
             try:
                 with translated(self._path):
-                    run(self._cursor(), "unit_of_work.begin", self._probe)
+                    self._write_turn.begin(
+                        lambda: run(self._cursor(), "unit_of_work.begin", self._probe)
+                    )
             except BaseException:
                 self._end()
                 raise
-            self._guard.is_armed = True
+            self._guard.arm(self.connection)
             self._timer.start()
 
     async def commit(self, changes: Sequence[Change]) -> bool:
@@ -111,6 +116,15 @@ class SqliteTransaction:
             )
         if self._guard.is_ended_by_handler:
             raise RunError(ENDED_BY_HANDLER)
+
+    def refuse_other_writes(self, path: Path) -> None:
+        """Raise RunError for a write to that file which would wait for the end of this handler."""
+        if path == self._path and not self._is_over:
+            raise RunError(
+                f"this handler holds the only write lock of {path} by run.transaction(), and would "
+                "wait for itself; pass tx=conn, as in .options(tx=conn).enqueue(…), or write it "
+                "before the block"
+            )
 
     def abandon(self) -> None:
         """Roll back and close, whether the transaction has begun, waits to begin, or is over."""
@@ -135,6 +149,7 @@ class SqliteTransaction:
                 refusal = self._refusal()
                 if refusal is not None:
                     raise refusal
+                self._guard.lift(self.connection)
                 tx = self._apply(changes)
         finally:
             self.abandon()
@@ -146,9 +161,11 @@ class SqliteTransaction:
         cursor = self._cursor()
         tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=False)
         with translated(self._path):
+            self._files.require_database()
             if not all(apply(tx, changes)):
                 return None
             run(cursor, "unit_of_work.commit", self._probe)
+            self._files.require_log()
         return tx
 
     def _cursor(self) -> sqlite3.Cursor:
@@ -172,7 +189,6 @@ class SqliteTransaction:
         self._is_over = True
         self._timer.cancel()
         if has_transaction(self.connection):
+            self._guard.lift(self.connection)
             run(self._cursor(), "unit_of_work.rollback", self._probe)
-        if self._holds_gate:
-            self._holds_gate = False
-            self._gate.release()
+        self._write_turn.end()

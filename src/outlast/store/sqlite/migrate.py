@@ -12,6 +12,7 @@ from outlast.errors import ForeignStore, SchemaTooNew
 from outlast.store.sql_files import Probe
 from outlast.store.sqlite.connection import translate
 from outlast.store.sqlite.statements import run
+from outlast.store.sqlite.write_queue import WriteTurn
 
 _RETRY_INTERVAL_S: Final = 0.01
 
@@ -24,22 +25,26 @@ def migrations() -> Mapping[int, str]:
     return {int(name[:4]): scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)}
 
 
-def migrate(connection: sqlite3.Connection, path: Path, *, boot: str, probe: Probe | None) -> None:
+def migrate(
+    connection: sqlite3.Connection, path: Path, *, boot: str, turn: WriteTurn, probe: Probe | None
+) -> None:
     """Create or upgrade the tables, and expire all leases after a restart of the machine.
 
     Atomic: one transaction holds everything. Raises SchemaTooNew for a schema of a later release.
     """
     cursor = connection.cursor()
-    run(cursor, "unit_of_work.begin", probe)
     try:
+        turn.begin(lambda: run(cursor, "unit_of_work.begin", probe))
         _upgrade(cursor, path, boot, probe)
         _expire_after_restart(cursor, boot, probe)
         if run(cursor, "schema.has_statistics", probe).fetchone()[0]:
             run(cursor, "schema.drop_statistics", probe)
+        run(cursor, "unit_of_work.commit", probe)
     except BaseException:
         connection.rollback()
         raise
-    run(cursor, "unit_of_work.commit", probe)
+    finally:
+        turn.close()
 
 
 def enable_write_ahead_log(connection: sqlite3.Connection, path: Path, *, busy: float) -> None:

@@ -19,13 +19,15 @@ from outlast.errors import StoreClosed
 from outlast.store.contract import Capability
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification, Topic
+from outlast.store.contract.transactions import CURRENT_TRANSACTION
 from outlast.store.sql_files import Probe
-from outlast.store.sqlite.caller_connection import caller_cursor
+from outlast.store.sqlite.caller_connection import caller_cursor, with_caller_connection
 from outlast.store.sqlite.connection import connect, require_version, require_writable, translated
 from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.locks import FileLock, FileLocks
 from outlast.store.sqlite.migrate import enable_write_ahead_log, migrate, require_outlast_schema
 from outlast.store.sqlite.notify.bridge import SocketBridge
+from outlast.store.sqlite.open_files import OpenFiles
 from outlast.store.sqlite.operations.add import SqliteAddOperations, add
 from outlast.store.sqlite.operations.apply import SqliteApplyOperations
 from outlast.store.sqlite.operations.audit import SqliteAuditOperations
@@ -43,6 +45,7 @@ from outlast.store.sqlite.operations.schedules import SqliteScheduleOperations
 from outlast.store.sqlite.operations.transfer import SqliteTransferOperations
 from outlast.store.sqlite.operations.workers import SqliteWorkerOperations
 from outlast.store.sqlite.reader import Reader
+from outlast.store.sqlite.write_queue import WriteTurn
 from outlast.store.sqlite.writer import Writer, WriteTransaction
 from outlast.store.subscribers import Subscribers
 
@@ -78,8 +81,10 @@ class SqliteStore(
             Capability.DURABLE,
             Capability.SHARED,
             Capability.TRANSACTIONS,
+            Capability.ONE_WRITE_LOCK,
             Capability.SEALS,
             Capability.MAINTENANCE_CHECK,
+            Capability.KERNEL_LOCKS,
         }
     )
 
@@ -104,7 +109,6 @@ class SqliteStore(
         self._busy = busy
         self._adopt = adopt
         self._probe = probe
-        self._gate = threading.Lock()
         self._opening = threading.Lock()
         self._subscribers = Subscribers()
         self._locks = FileLocks(self.path)
@@ -163,19 +167,25 @@ class SqliteStore(
         return self._subscribers.add(wake, topics)
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
-        """Add jobs in the open transaction of the caller's sqlite3 connection."""
+        """Add jobs in the open transaction of the caller's connection."""
         self._require_open()
-        with translated(self.path), caller_cursor(connection, self.path) as cursor:
-            tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=True)
-            return add(tx, jobs)
+
+        def add_on(mine: sqlite3.Connection) -> list[Added]:
+            with caller_cursor(mine, self.path) as cursor:
+                tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=True)
+                return add(tx, jobs)
+
+        with translated(self.path):
+            return await with_caller_connection(connection, add_on)
 
     async def begin(self, *, within: timedelta, blocking: bool = False) -> SqliteTransaction:  # noqa: ARG002 - one kind of connection serves both
         """Begin a handler transaction, which is rolled back when `within` has passed."""
         self._require_open()
+        self._files.require_log()  # a new connection would create another one
         transaction = SqliteTransaction(
             self.path,
             self._clock,
-            gate=self._gate,
+            files=self._files,
             busy=self._busy,
             probe=self._probe,
             publish=self._subscribers.publish,
@@ -203,11 +213,15 @@ class SqliteStore(
         require_version()
         _refuse_after_fork(self.path)
         self._migrate()
+        connection: sqlite3.Connection = connect(self.path, busy=self._busy)
+        with translated(self.path):
+            self._files = OpenFiles(connection, self.path)
         writer = Writer(
-            connect(self.path, busy=self._busy),
+            connection,
             self.path,
             self._clock,
-            gate=self._gate,
+            files=self._files,
+            turn=WriteTurn(connection, self.path, busy=self._busy),
             probe=self._probe,
             publish=self._subscribers.publish,
         )
@@ -236,7 +250,8 @@ class SqliteStore(
             with translated(self.path):
                 require_outlast_schema(connection, self.path, adopt=self._adopt)
                 enable_write_ahead_log(connection, self.path, busy=self._busy)
-                migrate(connection, self.path, boot=boot, probe=self._probe)
+                turn = WriteTurn(connection, self.path, busy=self._busy)
+                migrate(connection, self.path, boot=boot, turn=turn, probe=self._probe)
         finally:
             connection.close()
 
@@ -250,6 +265,9 @@ class SqliteStore(
 
     @property
     def _writer(self) -> Writer:
+        held = CURRENT_TRANSACTION.get()
+        if isinstance(held, SqliteTransaction):
+            held.refuse_other_writes(self.path)
         return self._require_open()[0]
 
     @property

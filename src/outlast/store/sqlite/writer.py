@@ -4,7 +4,6 @@ There is no timer and no delay. A lone write commits at once, and the group grow
 """
 
 import asyncio
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +20,9 @@ from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import OPEN, closed_error, from_row
 from outlast.store.sql_files import Probe
 from outlast.store.sqlite.connection import translate
+from outlast.store.sqlite.open_files import OpenFiles
 from outlast.store.sqlite.statements import run
+from outlast.store.sqlite.write_queue import WriteTurn
 
 MAX_REQUESTS_PER_COMMIT: Final = 1000
 
@@ -118,25 +119,27 @@ class Writer:
         path: Path,
         clock: Clock,
         *,
-        gate: threading.Lock,
+        files: OpenFiles,
+        turn: WriteTurn,
         probe: Probe | None,
         publish: Callable[[Notification], None],
     ) -> None:
         """Take over the connection.
 
-        `gate` orders the writer and the handler transactions of this process. `publish` is called
-        with the notification of every commit.
+        `files` are those of the connection, `turn` queues for the write lock, and `publish` is
+        called with the notification of every commit.
         """
         self._connection = connection
         self._cursor = connection.cursor()
         self._path = path
-        self._file = _file_identity(path)
+        self._files = files
         self._clock = clock
-        self._gate = gate
+        self._turn = turn
         self._probe = probe
         self._publish = publish
         self._inbox: SimpleQueue[Request | None] = SimpleQueue()
         self._closed = False
+        self._is_running = True
         self._thread = threading.Thread(target=self._loop, name="outlast-writer", daemon=True)
 
     def start(self) -> None:
@@ -163,23 +166,24 @@ class Writer:
             self._thread.join()
             self._cursor.close()  # an error that refers to an open cursor keeps the file open
             self._connection.close()
+            self._turn.close()
 
     def _loop(self) -> None:
-        is_running = True
-        while is_running:
-            requests, is_running = self._gather()
-            if requests:
-                self._serve(requests)
+        while self._is_running:
+            first = self._inbox.get()
+            if first is None:
+                return
+            self._serve(self._gather([first]))
 
-    def _gather(self) -> tuple[list[Request], bool]:
-        """Wait for a request and return all that wait; False after the last one."""
-        gathered: list[Request] = []
-        while not gathered or (len(gathered) < MAX_REQUESTS_PER_COMMIT and not self._inbox.empty()):
+    def _gather(self, requests: list[Request]) -> list[Request]:
+        """Add the requests that wait to the list, and return it."""
+        while len(requests) < MAX_REQUESTS_PER_COMMIT and not self._inbox.empty():
             request = self._inbox.get()
             if request is None:
-                return gathered, False
-            gathered.append(request)
-        return gathered, True
+                self._is_running = False
+                break
+            requests.append(request)
+        return requests
 
     def _serve(self, requests: list[Request]) -> None:
         try:
@@ -203,35 +207,23 @@ class Writer:
 
     def _commit(self, requests: list[Request], *, isolate_items: bool) -> list[list[Any]]:
         cursor = self._cursor
-        with self._gate:
-            run(cursor, "unit_of_work.begin", self._probe)
-            try:
-                self._require_same_file()
-                tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=isolate_items)
-                answers = _run_requests(tx, requests)
-                run(cursor, "unit_of_work.commit", self._probe)
-            except BaseException:
-                if self._connection.in_transaction:
-                    run(cursor, "unit_of_work.rollback", self._probe)
-                raise
+        try:
+            self._turn.begin(lambda: run(cursor, "unit_of_work.begin", self._probe))
+            if not isolate_items:
+                self._gather(requests)  # what came while it waited for the lock
+            self._files.require_database()
+            tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=isolate_items)
+            answers = _run_requests(tx, requests)
+            run(cursor, "unit_of_work.commit", self._probe)
+            self._files.require_log()
+        except BaseException:
+            if self._connection.in_transaction:
+                run(cursor, "unit_of_work.rollback", self._probe)
+            raise
+        finally:
+            self._turn.end()
         self._publish(tx.notification)
         return answers
-
-    def _require_same_file(self) -> None:
-        """Refuse to write to a deleted file, whose writes would be lost."""
-        if _file_identity(self._path) != self._file:
-            raise StoreCorrupt(
-                f"{self._path} was removed or replaced after it was opened, and nothing was "
-                "written; put the file back, or restart every process that uses it"
-            )
-
-
-def _file_identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - cheaper, and this runs before every commit
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _run_requests(tx: WriteTransaction, requests: list[Request]) -> list[list[Any]]:
@@ -270,7 +262,10 @@ def _resolve(settled: list[tuple[asyncio.Future[Any], Any]]) -> None:
 
 
 def _is_fatal(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in FATAL_CODES
+    return (
+        isinstance(error, StoreCorrupt)
+        or getattr(error, "sqlite_errorcode", 0) & 0xFF in FATAL_CODES
+    )
 
 
 def _translated(error: Exception, path: Path) -> Exception:

@@ -19,6 +19,8 @@ from outlast.store.contract.jobs import Renewal
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,
+    HOUR,
+    LAPSED,
     LEASE,
     LOST,
     SECOND,
@@ -114,6 +116,30 @@ async def test_job_that_yields_is_recorded_as_cancelled(store: Store, delivery: 
     [_, event] = await store.events(claim.id)
     assert (event.kind, event.reason) == (EventKind.CANCELLED, "cancel_requested")
     assert (event.run_id, event.token) == (claim.run_id, 1)
+
+
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
+@pytest.mark.parametrize("is_read_before", [False, True])
+async def test_job_asked_to_stop_whose_worker_died_is_cancelled_when_its_lease_expires(
+    store: Store, clock: FakeClock, delivery: Delivery, is_read_before: bool
+) -> None:
+    """Also if the loss was decided by a read from before the request."""
+    claim = await started(store, delivery=delivery)
+    if not is_read_before:
+        await settle(store, claim, CancelRequested())
+    clock.advance(HOUR)
+    [expired] = await store.expired_leases(limit=10)
+    if is_read_before:
+        await settle(store, claim, CancelRequested())
+
+    applied = await settle(store, expired, LAPSED)
+
+    job, run = await job_of(store, claim.id), await last_run(store, claim.id)
+    assert applied
+    assert (job.state, job.reason) == (State.CANCELLED, "cancel_requested")
+    assert (run.status, run.reason) == (RunStatus.LOST, "lease_expired")
+    assert [each.id for each in await store.chain(claim.id)] == [claim.id]
+    assert await take_many(store) == []
 
 
 async def test_job_that_yields_still_counts_its_failure(store: Store) -> None:

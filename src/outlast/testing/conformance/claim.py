@@ -260,6 +260,23 @@ async def test_prefetch_leaves_out_jobs_with_a_lost_run(store: Store) -> None:
     assert await claim_order(store, limit=1) == [lost.id]
 
 
+async def test_prefetch_leaves_out_jobs_whose_next_loss_would_end_them(store: Store) -> None:
+    tried = await started(store, max_attempts=2)
+    await settle(store, tried, Failed("no"))
+    single = await put(store, max_attempts=1)
+    two_left, endless = await put(store, max_attempts=2), await put(store, max_attempts=None)
+
+    assert await claim_order(store, limit=0, prefetch=9) == [two_left, endless]
+    assert await claim_order(store, limit=9) == [tried.id, single]
+
+
+async def test_prefetch_leaves_them_out_of_several_types_too(store: Store) -> None:
+    first, _ = await put(store, max_attempts=1), await put(store, max_attempts=1, type="other")
+    last = await put(store, type="other")
+
+    assert await claim_order(store, types=(TYPE, "other"), limit=1, prefetch=3) == [first, last]
+
+
 async def test_what_is_prefetched_runs_like_the_rest(store: Store) -> None:
     job_id = await put(store)
 

@@ -31,12 +31,20 @@ class CorruptionInjector(Protocol):
         """Take the job away from under its closed runs; another one was stored after it."""
         ...
 
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        """Write other params, which `add` would refuse."""
+        ...
+
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         """Let a reservation be for another job, which may have ended or not exist."""
         ...
 
     async def drop_slot_row(self, job_id: JobId) -> None:
         """Take away the row of the slot that the job was made for."""
+        ...
+
+    async def drop_active_key(self, key: str) -> None:
+        """Delete an active key, whichever job holds it."""
         ...
 
 
@@ -65,6 +73,9 @@ class ModelWrecker:
         del self._tables.jobs[job_id]
         del self._tables.events[job_id]
 
+    async def replace_params(self, job_id: JobId, params: str) -> None:
+        self._tables.jobs[job_id] = replace(self._tables.jobs[job_id], params=params)
+
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         held = self._tables.reservations[reservation_id]
         self._tables.reservations[reservation_id] = replace(held, job_id=job_id)
@@ -72,6 +83,9 @@ class ModelWrecker:
     async def drop_slot_row(self, job_id: JobId) -> None:
         rows = self._tables.slots.items()
         self._tables.slots = {slot: row for slot, row in rows if row.job_id != job_id}
+
+    async def drop_active_key(self, key: str) -> None:
+        del self._tables.active_keys[key]
 
     def _adrift(self, job: Job) -> Job:
         runs, before = self._tables.runs[job.id], self._chained_from(job)

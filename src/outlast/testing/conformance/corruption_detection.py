@@ -1,5 +1,7 @@
 """`verify` finds injected corruption. Takes a fixture `wrecker`."""
 
+from typing import Any
+
 import pytest
 
 from outlast.core.audit.violation import ViolationCode
@@ -8,6 +10,7 @@ from outlast.core.event import DetachedJobFound, Failed, SuccessorMissing
 from outlast.core.ids import JobId
 from outlast.core.job import Slot
 from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import START
 from outlast.testing.conformance.corruption import CorruptionInjector
 from outlast.testing.conformance.factories import (
@@ -15,6 +18,7 @@ from outlast.testing.conformance.factories import (
     MANY,
     SUCCEEDED,
     ended,
+    job_of,
     last_run,
     make_job,
     put,
@@ -79,6 +83,29 @@ async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
     assert await _found(store) == []
 
 
+@pytest.mark.parametrize(
+    "params",
+    ['{"x":' + "[" * 3000 + "]" * 3000 + "}", '{"x":' + "7" * 5000 + "}"],
+    ids=["deep", "long number"],
+)
+async def test_job_whose_params_python_cannot_parse_is_read_claimed_and_ended(
+    store: Store, wrecker: CorruptionInjector, params: str
+) -> None:
+    job_id = await put(store)
+
+    await wrecker.replace_params(job_id, params)
+
+    assert (await job_of(store, job_id)).params == params
+    assert [job.id for job in await store.find(Filter(), limit=MANY)] == [job_id]
+    facts = await store.wait_facts(job_id)
+    assert facts is not None
+    assert facts.job.params == params
+    claim = await take(store)
+    assert claim.params == params
+    assert await settle(store, claim, SUCCEEDED)
+    assert {code for code, _ in await _found(store)} <= {ViolationCode.PARAMS_NOT_JSON}
+
+
 async def test_job_whose_slot_is_not_its_own_is_refuted(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
@@ -118,3 +145,25 @@ async def test_active_key_of_a_job_that_is_gone_is_refuted(
 
     codes = [code for code, _ in await _found(store)]
     assert ViolationCode.DANGLING_KEY in codes
+
+
+@pytest.mark.parametrize("linked", [{}, LINKED], ids=["lease", "linked"])
+async def test_unfinished_job_that_lost_its_active_key_is_refuted(
+    store: Store, wrecker: CorruptionInjector, linked: dict[str, Any]
+) -> None:
+    """Also once another job holds the key."""
+    claim = await started(store, active_key="k", **linked)
+    await settle(store, claim, FAILED)
+    job_id = (await store.chain(claim.id))[-1].id
+
+    await wrecker.drop_active_key("k")
+
+    assert await _found(store) == [(ViolationCode.KEY_NOT_HELD, job_id)]
+    assert (await store.add([make_job(active_key="k")]))[0].created
+    assert await _found(store) == [(ViolationCode.KEY_NOT_HELD, job_id)]
+
+
+async def test_ended_job_need_not_hold_its_active_key(store: Store) -> None:
+    await ended(store, FAILED, active_key="k", max_attempts=1)
+
+    assert await _found(store) == []

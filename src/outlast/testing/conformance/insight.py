@@ -71,6 +71,18 @@ async def test_runnable_job_is_what_the_next_claim_takes(store: Store) -> None:
     assert await stop_of(store, behind) is None
 
 
+async def test_explanation_names_a_worker_that_is_stopping(store: Store) -> None:
+    await working(store)
+    job_id = await put(store)
+    await store.heartbeat(make_worker("idle-1").holder, span=HOUR, is_stopping=True)
+
+    stop = (await told(store, job_id)).stop
+
+    assert stop is not None
+    assert (stop.code, stop.holder) == (GateCode.WORKER, "idle-1")
+    assert "stopping" in stop.text
+
+
 async def test_explanation_counts_the_jobs_ahead_exactly(store: Store) -> None:
     ids = [await put(store) for _ in range(4)]
     other = await put(store, queue="lane")

@@ -6,6 +6,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed, Skipped, Stopped
 from outlast.core.state import State
 from outlast.store.contract import Store
+from outlast.store.contract import runs as run_contract
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,
@@ -117,6 +118,23 @@ async def test_chain_whose_last_job_did_not_end_well_stays_whole(
     assert [job.state for job in await store.chain(root)] == [State.FAILED, last]
 
 
+@pytest.mark.parametrize("retry", [State.QUEUED, State.DEAD_LETTER])
+@pytest.mark.parametrize("event", [SUCCEEDED, Skipped(), Stopped()], ids=lambda e: type(e).__name__)
+async def test_job_that_was_retried_stays_with_its_retry(
+    store: Store, clock: FakeClock, event: Skipped, retry: State
+) -> None:
+    first = await ended(store, event)
+    second = await put(store, retry_of=first)
+    if retry is State.DEAD_LETTER:
+        await settle(store, await take(store), Failed("no", permanent=True))
+    clock.advance(10 * HOUR)
+
+    gone = await store.prune(older_than=HOUR, limit=MANY)
+
+    assert gone == 0
+    assert [job.id for job in await store.chain(first)] == [first, second]
+
+
 async def test_oldest_chains_go_first(store: Store, clock: FakeClock) -> None:
     claims = [await started(store) for _ in range(3)]
     for claim in reversed(claims):
@@ -167,3 +185,37 @@ async def test_neighbours_of_what_is_pruned_are_untouched(store: Store, clock: F
 
     assert await store.get([young.id, new_id()]) == [young, None]
     assert await store.runs(young.id) == runs
+
+
+async def test_old_events_of_no_job_are_pruned(store: Store, clock: FakeClock) -> None:
+    await store.pause("old", reason=None, span=None)
+    clock.advance(HOUR + TICK)
+    await store.pause("young", reason=None, span=None)
+
+    await store.prune(older_than=HOUR, limit=MANY)
+
+    assert [event.queue for event in await store.events(None)] == ["young"]
+    assert [event.queue for event in await store.stream(limit=MANY)] == ["young"]
+
+
+async def test_events_of_no_job_are_pruned_the_oldest_first(store: Store, clock: FakeClock) -> None:
+    for number in range(3):
+        await store.pause(f"queue-{number}", reason=None, span=None)
+    clock.advance(HOUR + TICK)
+
+    await store.prune(older_than=HOUR, limit=2)
+
+    assert [event.queue for event in await store.events(None)] == ["queue-2"]
+
+
+async def test_read_of_the_events_of_no_job_is_bounded(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_contract, "MAX_EVENTS_OF_NO_JOB", 2)
+    for number in range(3):
+        await store.pause(f"queue-{number}", reason=None, span=None)
+
+    newest = await store.events(None)
+
+    assert [event.queue for event in newest] == ["queue-1", "queue-2"]
+    assert len(await store.stream(limit=MANY)) == 3

@@ -32,6 +32,8 @@ class Sizes:
     chaos_trials: int  # handlers of each kind that block for four leases
     outage_jobs: int  # jobs while the database is killed
     outage_kills: int  # times that it is
+    cut_workers: int  # workers whose network fails
+    cut_seconds: tuple[float, ...]  # for so long, for all of them and for one alone
     slot_processes: int  # schedulers that race for twenty slots
     slot_minutes: int  # minutes of twenty schedules, of which some scheduler is always killed
     slot_kills: int  # times that one is
@@ -53,6 +55,8 @@ _TEST: Final = Sizes(
     chaos_trials=4,
     outage_jobs=300,
     outage_kills=3,
+    cut_workers=2,
+    cut_seconds=(1,),
     slot_processes=8,
     slot_minutes=25,
     slot_kills=6,
@@ -87,6 +91,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=3,
             outage_jobs=200,
             outage_kills=2,
+            cut_workers=2,
+            cut_seconds=(1,),
             slot_processes=4,
             slot_minutes=10,
             slot_kills=3,
@@ -109,6 +115,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=50,
             outage_jobs=10_000,
             outage_kills=20,
+            cut_workers=4,
+            cut_seconds=(1, 4, 8, 12),
             slot_processes=50,
             slot_minutes=100,
             slot_kills=50,

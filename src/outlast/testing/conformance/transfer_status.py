@@ -1,6 +1,6 @@
 """What a store in transfer refuses, what it still accepts, and when it opens again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +8,9 @@ import pytest
 
 from outlast.core.decide import decide
 from outlast.core.event import CancelRequested, Edited, Misfired, Released
+from outlast.core.explain import Explanation, GateCode, explain
 from outlast.core.group import NewGroup
+from outlast.core.ids import JobId
 from outlast.core.position import JobEdit
 from outlast.core.reservation import ReservationId
 from outlast.core.run import Lease
@@ -224,6 +226,53 @@ async def test_only_the_next_step_of_its_own_move_is_taken(
         assert await store.transfer_status() == before
         # One that is open already has nothing to be opened from.
         assert await store.change_transfer_status(step(stage)) is ((start, stage) in STEPS), stage
+
+
+async def test_explain_names_the_transfer_as_the_first_gate_and_what_clears_it(
+    store: Store, clock: FakeClock
+) -> None:
+    job_id = await put(store)
+    await store.pause("default", reason=None, span=None)
+
+    assert await store.change_transfer_status(step(TransferStage.SEALED))
+    sealed = await _explained(store, job_id)
+    clock.advance(SPAN)
+    expired = await _explained(store, job_id)
+
+    assert sealed.stop is not None
+    assert (sealed.stop.code, sealed.stop.holder) == (GateCode.TRANSFER, ELSEWHERE)
+    assert "sealed" in sealed.stop.text
+    assert "the copy ends" in (sealed.stop.clears or "")
+    assert expired.gates[0].code is GateCode.BLOCKED
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (TransferStage.FILLING,),
+        (TransferStage.FILLING, TransferStage.READY),
+        (TransferStage.SEALED, TransferStage.MOVED),
+    ],
+)
+async def test_explain_names_the_other_store_of_a_transfer(
+    store: Store, stages: Sequence[TransferStage]
+) -> None:
+    job_id = await put(store)
+    for stage in stages:
+        assert await store.change_transfer_status(step(stage))
+
+    stop = (await _explained(store, job_id)).stop
+
+    assert stop is not None
+    assert stop.code is GateCode.TRANSFER
+    assert ELSEWHERE in stop.text
+    assert ELSEWHERE in (stop.clears or "")
+
+
+async def _explained(store: Store, job_id: JobId) -> Explanation:
+    facts = await store.wait_facts(job_id)
+    assert facts is not None
+    return explain(facts)
 
 
 async def test_address_of_the_other_store_is_kept_as_it_was_given(store: Store) -> None:

@@ -1,12 +1,22 @@
 """Slots, dedupe keys and active keys have one job each, and the loser learns its id."""
 
 from datetime import timezone
+from typing import Any
 
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, Failed, GivenUp, Released, Skipped
-from outlast.core.job import DedupeKey, Slot
+from outlast.core.event import (
+    CancelRequested,
+    Event,
+    Failed,
+    GivenUp,
+    Released,
+    Skipped,
+    Stopped,
+)
+from outlast.core.job import DedupeKey, Job, Slot
+from outlast.core.lineage import retry_copy
 from outlast.core.state import State
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added
@@ -20,6 +30,7 @@ from outlast.testing.conformance.factories import (
     ended,
     job_of,
     make_job,
+    new_id,
     put,
     settle,
     started,
@@ -182,6 +193,26 @@ async def test_successor_inherits_the_active_key(store: Store) -> None:
     assert await put(store, active_key="sync")
 
 
+@pytest.mark.parametrize(
+    "event",
+    [Failed("it broke", permanent=True), Skipped(), Stopped(), None],
+    ids=["dead_letter", "skipped", "cancelled", "cancelled unrun"],
+)
+async def test_active_key_is_free_however_a_later_link_ends(
+    store: Store, event: Event | None
+) -> None:
+    claim = await started(store, delivery=Delivery.LINKED, active_key="sync")
+    await settle(store, claim, FAILED)
+
+    if event is None:
+        _, waiting = await store.chain(claim.id)
+        await settle(store, waiting, CancelRequested())
+    else:
+        await settle(store, await take(store), event)
+
+    assert await put(store, active_key="sync")
+
+
 async def test_giving_up_a_link_leaves_its_successor_s_active_key_alone(store: Store) -> None:
     claim = await started(store, delivery=Delivery.LINKED, active_key="sync")
     await settle(store, claim, LOST)
@@ -218,3 +249,42 @@ async def test_equal_moments_of_two_time_zones_are_one_slot(store: Store, clock:
 
     assert (await _loser(store, slot=Slot(series="daily", at=there))).id == holder
     assert (await job_of(store, holder)).state is State.QUEUED
+
+
+async def _dead_letter(store: Store, **over: Any) -> Job:
+    return await job_of(store, await ended(store, FAILED, max_attempts=1, **over))
+
+
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
+async def test_retry_holds_the_active_key_of_its_job(store: Store, delivery: Delivery) -> None:
+    dead = await _dead_letter(store, delivery=delivery, active_key="sync")
+
+    retry = retry_copy(dead, new_id())
+    [added] = await store.add([retry])
+
+    assert added.created
+    assert (await job_of(store, retry.id)).active_key == "sync"
+    assert (await _loser(store, active_key="sync")).id == dead.id, "the root of the chain holds it"
+    await settle(store, await take(store), SUCCEEDED)
+    assert await put(store, active_key="sync"), "it is free when the retry has ended"
+
+
+async def test_retry_of_a_job_whose_active_key_is_taken_is_not_stored(store: Store) -> None:
+    dead = await _dead_letter(store, active_key="sync")
+    holder = await put(store, active_key="sync")
+
+    retry = retry_copy(dead, new_id())
+    [added] = await store.add([retry])
+
+    assert added == Added(holder, created=False)
+    assert await store.get([retry.id]) == [None]
+    assert [job.id for job in await store.chain(dead.id)] == [dead.id]
+
+
+async def test_jobs_with_one_active_key_are_retried_one_at_a_time(store: Store) -> None:
+    first, second = [await _dead_letter(store, active_key="sync") for _ in range(2)]
+
+    added = await store.add([retry_copy(first, new_id()), retry_copy(second, new_id())])
+
+    assert [each.created for each in added] == [True, False]
+    assert added[1].id == first.id

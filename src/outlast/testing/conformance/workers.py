@@ -64,6 +64,20 @@ async def test_worker_lives_until_the_span_of_its_beat_has_passed(
     assert worker.seen_at == worker.started_at + SECOND
 
 
+async def test_worker_that_stops_is_alive_and_stopping_until_it_is_registered_again(
+    store: Store,
+) -> None:
+    await store.register_worker(make_worker())
+    await store.heartbeat(ONE, span=LEASE, is_stopping=True)
+    await store.heartbeat(ONE, span=LEASE)
+    [stopping] = await store.workers()
+    await store.register_worker(make_worker())
+
+    [again] = await store.workers()
+    assert (stopping.is_alive, stopping.is_stopping) == (True, True)
+    assert not again.is_stopping
+
+
 async def test_silent_worker_that_beats_again_lives_again(store: Store, clock: FakeClock) -> None:
     await store.register_worker(make_worker())
     await store.heartbeat(ONE, span=LEASE)

@@ -82,7 +82,14 @@ def _audit_job(tables: Tables, job: Job) -> JobAudit:
         ),
         is_member=job.id in tables.members,
         group_id=tables.members.get(job.id),
+        active_key=job.active_key,
+        key_holder=_key_holder(tables, job.active_key),
     )
+
+
+def _key_holder(tables: Tables, key: str | None) -> JobId | None:
+    holder = None if key is None else tables.jobs.get(tables.active_keys.get(key, JobId("")))
+    return None if holder is None else holder.root_id
 
 
 def _place(tables: Tables, job: Job) -> StateRow:

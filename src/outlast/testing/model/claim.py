@@ -8,7 +8,12 @@ from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.run import Claim, LeaseHolder, RunRecord
 from outlast.core.state import RunStatus
-from outlast.core.transition import has_missed_start_deadline, start_run, to_claim
+from outlast.core.transition import (
+    has_missed_start_deadline,
+    may_be_prefetched,
+    start_run,
+    to_claim,
+)
 from outlast.testing.model.tables import Tables
 
 
@@ -19,7 +24,7 @@ def choose(
     running = [tables.jobs[job_id] for job_id in tables.leases]
     chosen: list[Job] = []
     for job in jobs:
-        is_wanted = len(chosen) < limit or _may_be_prefetched(job)
+        is_wanted = len(chosen) < limit or may_be_prefetched(job)
         if (
             is_wanted
             and not has_missed_start_deadline(job, now)
@@ -35,10 +40,6 @@ def open_run(tables: Tables, job: Job, run_id: RunId, holder: LeaseHolder, now: 
     tables.jobs[job.id] = job
     tables.runs[job.id].append(_run(job, run_id, holder, now))
     return to_claim(job, run_id)
-
-
-def _may_be_prefetched(job: Job) -> bool:
-    return job.delivery is Delivery.LEASE and not job.losses
 
 
 def _overlaps(job: Job, others: Sequence[Job]) -> bool:

@@ -78,6 +78,7 @@ def situation(tables: Tables, clock: Clock, job_id: JobId) -> WaitFacts | None:
     return WaitFacts(
         job=job,
         now=now,
+        transfer=tables.transfer_status.at(now),
         pause=None if queue.pause is None or queue.pause.is_over(now) else queue.pause,
         concurrency=queue.concurrency,
         open_runs=len(open_runs),

@@ -63,3 +63,9 @@ def _remove(tables: Tables, run: RunRecord, now: datetime) -> EventRecord:
     )
     tables.removed.append(event)
     return event
+
+
+def forget_events_of_no_job(tables: Tables, before: datetime, limit: int) -> None:
+    """Delete those of the oldest `limit` events of no job that are older than `before`."""
+    oldest, others = tables.removed[:limit], tables.removed[limit:]
+    tables.removed = [*(event for event in oldest if event.at >= before), *others]

@@ -21,6 +21,7 @@ from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline
 from outlast.store.contract import Capability
+from outlast.store.contract import runs as run_contract
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Added, Filter, Renewal
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import (
@@ -74,7 +75,7 @@ class ModelStore(
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Capabilities of the model."""
-        return frozenset({Capability.SEALS})
+        return frozenset({Capability.SEALS, Capability.KERNEL_LOCKS})
 
     def exists(self) -> bool:
         """Return True: memory needs no creation."""
@@ -201,6 +202,7 @@ class ModelStore(
             reservations.forget(self._tables, job.id)
         groups.forget(self._tables, [job.id for job in gone], before)
         workers.forget(self._tables, older_than, self._clock)
+        maintenance.forget_events_of_no_job(self._tables, before, limit)
         return len(gone)
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
@@ -226,7 +228,7 @@ class ModelStore(
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         """Return the events of a job; those of no job for None."""
         if job_id is None:
-            return list(self._tables.removed)
+            return self._tables.removed[-run_contract.MAX_EVENTS_OF_NO_JOB :]
         return list(self._tables.events.get(job_id, []))
 
     async def running_under_other_boots(

@@ -17,9 +17,15 @@ class ModelWorkerOperations(ModelOperations):
         """Register a worker, not alive until its first heartbeat."""
         register(self._tables, worker, self._clock)
 
-    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+    async def heartbeat(
+        self, holder: LeaseHolder, *, span: timedelta, is_stopping: bool = False
+    ) -> bool:
         """Record a heartbeat; return False if the worker is not registered."""
-        return heartbeat(self._tables, holder, span, self._clock)
+        is_registered = heartbeat(self._tables, holder, span, self._clock)
+        if is_registered and is_stopping:
+            record = self._tables.workers[holder]
+            self._tables.workers[holder] = replace(record, is_stopping=True)
+        return is_registered
 
     async def deregister_worker(self, holder: LeaseHolder) -> None:
         """Record that the worker has stopped."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable
 from glob import glob
 from pathlib import Path
@@ -15,6 +14,7 @@ from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim, Lease
 from outlast.errors import CommandFailed, RunError, StopRequested
 from outlast.jobs.executor_choice import STOPS
+from outlast.worker.command_logs import log_path
 from outlast.worker.executors.guarded_process import GuardedProcess, ProcessExit, kill_all
 from outlast.worker.executors.thread import ThreadExecutor
 from outlast.worker.run_outcome import ActiveRun, ProcessDied
@@ -54,7 +54,7 @@ class CommandExecutor:
         if not isinstance(command, Command):
             return _require_outcome(active, command)
         self._on_executor_changed(active.claim.lease, "command")
-        path = await asyncio.to_thread(self._log_path, active.claim)
+        path = await asyncio.to_thread(log_path, self._logs, active.claim)
         if active.interrupted is not None:
             raise StopRequested(f"run {active.run.id} was asked to stop before its command started")
         end = await self._run(active, command, path)
@@ -71,10 +71,6 @@ class CommandExecutor:
         """Kill all running commands without an event loop."""
         for process in tuple(self._running):
             process.kill_and_wait()
-
-    def _log_path(self, claim: Claim) -> Path:
-        self._logs.mkdir(parents=True, exist_ok=True)
-        return self._logs.absolute() / f"{re.sub(r'[^A-Za-z0-9-]', '_', claim.run_id)}.log"
 
     async def _run(self, active: ActiveRun, command: Command, path: Path) -> ProcessExit:
         env = {**os.environ, **command.env, **_job_environment(active.claim)}

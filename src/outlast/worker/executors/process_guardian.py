@@ -1,12 +1,15 @@
-"""The process guardian: starts one process and kills its group when the worker dies.
+"""The process guardian: starts one process and ends it with all that it started.
 
     python -I -S process_guardian.py SPEC ARGV…
 
 SPEC is a JSON object with `control_fd`, `pass_fds`, `log`, `limit` and `terminate_timeout`. The
-guardian runs no user code, so it can always react: when the control socket closes, for whatever
-reason, it kills the whole process group. It imports the standard library only.
+guardian runs no user code, so it can always react: when the process ends or the control socket
+closes, for whatever reason, it kills the whole process group. On Linux it is a subreaper: processes
+that left the group, such as daemons, become its children when their parents die, and it kills them
+too. It imports the standard library only.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -14,6 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +26,15 @@ from typing import Any
 TAIL_BYTES = 8 * 1024
 CHUNK_BYTES = 64 * 1024
 OUTPUT_TIMEOUT_S = 1.0
-"""Seconds to wait for output after the end: a process in another session may hold the pipe."""
+"""Seconds to wait for output after the end: a process that cannot be killed may hold the pipe."""
+
+PR_SET_CHILD_SUBREAPER = 36
+"""Option of prctl(2): orphaned descendants become children of this process."""
+
+DESCENDANTS_TIMEOUT_S = 4.0
+"""Seconds to wait for the end of killed descendants; one in the kernel may take longer."""
+
+DESCENDANTS_INTERVAL_S = 0.002
 
 
 class ProcessGuardian:
@@ -45,10 +57,11 @@ class ProcessGuardian:
             self._send(error=f"{type(error).__name__}: {error}")
             return
         self._send(pid=self._process.pid)
-        threading.Thread(target=self._wait_for_end, daemon=True).start()
+        waiter = threading.Thread(target=self._wait_for_end, daemon=True)
+        waiter.start()
         self._serve()
         self._signal(signal.SIGKILL)
-        os._exit(1)
+        waiter.join()  # it ends this process when all others have ended
 
     def _start(self) -> "subprocess.Popen[bytes]":
         if self._output is not None:
@@ -94,6 +107,7 @@ class ProcessGuardian:
         with self._lock:
             self._has_ended = True
         status = self._process.wait()
+        kill_descendants()
         if copier is not None:
             copier.join(OUTPUT_TIMEOUT_S)
         self._send(status=status, tail="" if self._output is None else self._output.tail())
@@ -145,6 +159,62 @@ class ProcessOutput:
             self._file.write(f"\n[outlast: only {self._limit:,} bytes are kept]\n".encode())
 
 
+def become_subreaper() -> None:
+    """Let orphaned descendants become children of this process, where the system can."""
+    if sys.platform == "linux":
+        on, zero = ctypes.c_ulong(1), ctypes.c_ulong(0)
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, on, zero, zero, zero)
+
+
+def kill_descendants() -> None:
+    """Kill the children, then their children, which are ours by then, until none is left.
+
+    Processes of another user, which this one may not kill, are left alone.
+    """
+    end = time.monotonic() + DESCENDANTS_TIMEOUT_S
+    while _has_children() and time.monotonic() < end:
+        answers = [_kill(pid) for pid in living_children()]
+        if answers and not any(answers):
+            return
+        time.sleep(DESCENDANTS_INTERVAL_S)
+
+
+def living_children() -> list[int]:
+    """Return the children of this process that have not ended, from /proc."""
+    me = str(os.getpid())
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _is_living_child(entry, me)
+    ]
+
+
+def _is_living_child(entry: Path, parent: str) -> bool:
+    try:
+        fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return False
+    return fields[1] == parent and fields[0] not in "ZX"
+
+
+def _kill(pid: int) -> bool:
+    """Kill a child; its number is not reused before it is reaped here."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except PermissionError:
+        return False
+    return True
+
+
+def _has_children() -> bool:
+    """Reap children that have ended; return whether any is left."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return True
+    return False
+
+
 def main() -> None:
     """Guard the process that the command line names."""
     spec = json.loads(sys.argv[1])
@@ -153,6 +223,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A handler, since the process would inherit SIG_IGN.
         signal.signal(number, lambda *_: None)
+    become_subreaper()
     ProcessGuardian(control, sys.argv[2:], spec).guard()
 
 

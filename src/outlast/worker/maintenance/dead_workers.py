@@ -1,6 +1,7 @@
 """Reclaims the runs of workers whose processes are all dead, before their leases expire."""
 
 from collections.abc import AsyncIterator, Callable
+from itertools import compress
 from typing import Final
 
 from outlast.core.decide import decide
@@ -12,16 +13,17 @@ from outlast.core.state import Loss
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.store.contract import Store
 from outlast.worker import log_events
+from outlast.worker.maintenance.death_proof import decisive_locks
 
 MAX_BATCH: Final = 500
 """Jobs in one page at most."""
 
 
 class DeadWorkerReclaimer:
-    """Closes the runs of a boot once its lock is acquired exclusively.
+    """Closes the runs of a boot whose processes are all dead, under its lock.
 
-    All processes of a worker share the lock of their boot, so acquiring it exclusively proves that
-    none of them is alive.
+    All processes of a worker share the lock of their boot. `decisive_locks` says whether acquiring
+    it exclusively proves that none of them is alive.
     """
 
     def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
@@ -30,8 +32,9 @@ class DeadWorkerReclaimer:
 
     async def run_once(self) -> int:
         """Close the runs of dead workers; return how many."""
-        boots = {job.boot_id async for job in self._running() if _is_supervised(job.boot_id)}
-        free = await self._store.free_locks({boot for boot in boots if boot is not None})
+        boots = {job.boot_id async for job in self._running() if job.boot_id is not None}
+        supervised = {boot for boot in boots if boot.startswith(SUPERVISED_BOOT_PREFIX)}
+        free = await self._store.free_locks(decisive_locks(self._store, supervised))
         return sum([await self._close(boot) for boot in sorted(free)])
 
     async def _close(self, boot: str) -> int:
@@ -40,17 +43,19 @@ class DeadWorkerReclaimer:
             return 0
         try:
             jobs = [job async for job in self._running() if job.boot_id == boot]
-            for job in jobs:
-                log_events.job_lost(
-                    Lease(job.id, job.token), reason="owner_dead", holder=job.holder
-                )
-            changes = [
-                decide(job, Lost(Loss.OWNER_DEAD, _holder_text(job)), new_id=self._new_id)
-                for job in jobs
-            ]
-            return sum(await self._store.apply(changes)) if changes else 0
+            return await self._lose(jobs) if jobs else 0
         finally:
             await lock.release()
+
+    async def _lose(self, jobs: list[Job]) -> int:
+        changes = [
+            decide(job, Lost(Loss.OWNER_DEAD, _holder_text(job)), new_id=self._new_id)
+            for job in jobs
+        ]
+        lost = list(compress(jobs, await self._store.apply(changes)))
+        for job in lost:
+            log_events.job_lost(Lease(job.id, job.token), reason=Loss.OWNER_DEAD, holder=job.holder)
+        return len(lost)
 
     async def _running(self) -> AsyncIterator[Job]:
         after = 0
@@ -60,10 +65,6 @@ class DeadWorkerReclaimer:
             for job in jobs:
                 yield job
             after = jobs[-1].seq
-
-
-def _is_supervised(boot_id: str | None) -> bool:
-    return boot_id is not None and boot_id.startswith(SUPERVISED_BOOT_PREFIX)
 
 
 def _holder_text(job: Job) -> str:

@@ -45,12 +45,18 @@ class GroupCloser:
         closing = await self._store.closing_groups(limit=FIRST_BATCH_GROUPS)
         return sum([await end_first(self._store, group, self._new_id) for group in closing])
 
-    async def run_once(self) -> GroupsClosed:
-        """Stop groups that were never completed and end the members of closing groups."""
-        expired = await self._store.expire_groups(
-            older_than=INCOMPLETE_GROUP_TIMEOUT, limit=MEMBERS_PER_WRITE
-        )
+    async def run_once(self, *, expire: bool = True) -> GroupsClosed:
+        """Stop groups that were never completed and end the members of closing groups.
+
+        With `expire` False, groups that were never completed are left alone.
+        """
+        expired = await self._expire() if expire else 0
         closing = await self._store.closing_groups(limit=MEMBERS_PER_WRITE)
         ended = [await end_remaining_members(self._store, group, self._new_id) for group in closing]
         closed = await self._store.mark_groups_closed(limit=MEMBERS_PER_WRITE) if closing else 0
         return GroupsClosed(expired, sum(ended), closed)
+
+    async def _expire(self) -> int:
+        return await self._store.expire_groups(
+            older_than=INCOMPLETE_GROUP_TIMEOUT, limit=MEMBERS_PER_WRITE
+        )

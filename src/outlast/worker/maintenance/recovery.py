@@ -1,34 +1,36 @@
 """Start-up recovery: repairs what a crash has left, in a fixed order."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol
 
-from outlast.core.decide import Change, decide
-from outlast.core.event import DetachedJobFound, Event, Lost, SuccessorMissing
+from outlast.core.event import Event, Lost
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import LeaseHolder
-from outlast.core.state import Loss, State
-from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Jobs
+from outlast.core.state import Loss
+from outlast.store.contract import HasCapabilities
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.contract.locks import Locks
-from outlast.store.contract.maintenance import RecoveryReads
 from outlast.store.contract.reservations import Reservations
-from outlast.store.contract.runs import Runs
-from outlast.telemetry.events import emit
+from outlast.worker.maintenance.death_proof import decisive_locks
+from outlast.worker.maintenance.history_inspector import (
+    HistoryInspector,
+    InspectedStore,
+    all_pages,
+    holder_text,
+    settle,
+)
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
-
-MAX_BATCH = 500
-"""Jobs in one page or write at most."""
 
 RecoveryScope = Literal["instance", "all"]
 UnknownOwnerPolicy = Literal["fail", "threshold", "leave"]
 
 
-class RecoveryStore(Jobs, Runs, RecoveryReads, Reservations, Locks, Protocol):
+class RecoveryStore(InspectedStore, Reservations, Locks, HasCapabilities, Protocol):
     """The pages of the store contract that recovery needs."""
 
 
@@ -58,11 +60,15 @@ class RecoveryResult:
 class Recovery:
     """Repairs, in a fixed order, what a crash or a damaged file has left.
 
-    The caller holds the identity lock of `holder`, which proves that its earlier boots are dead.
-    Scope `instance` closes their runs. Scope `all` closes the runs of every worker in `queues`; the
-    caller has proved that it is the only worker of these queues. In scope `instance`, runs without
-    an owner or whose owner is not `known` follow `unknown`: `fail` closes them at once,
-    `threshold` only if their lease has expired, `leave` not at all.
+    The caller holds the identity lock of `holder`. Scope `instance` closes the runs of its earlier
+    boots. Scope `all` closes the runs of every worker in `queues`; the caller holds the lock of the
+    only worker of these queues. If neither the lock nor the operating system proves a boot dead,
+    its runs are closed only if their lease has expired. In scope `instance`, runs without an owner
+    or whose owner is not `known` follow `unknown`: `fail` closes them at once, `threshold` only if
+    their lease has expired, `leave` not at all.
+
+    Its cost depends on what is open, not on the history: the `HistoryInspector` reads that, at the
+    first start and then in the background.
 
     Each repair is one fenced write: repeated, raced or killed midway, it has one outcome.
     """
@@ -87,21 +93,12 @@ class Recovery:
         self._queues = queues
 
     async def run_once(self) -> RecoveryResult:
-        """Repair everything, log the counts and promote jobs that became due."""
+        """Repair everything, log the repairs and promote jobs that became due."""
         done = RecoveryResult(
             lost=await self._own_lost_runs(), unknown=await self._unknown_owners()
         )
-        detached = [job async for job in _all(self._store.detached_jobs)]
-        ended = [(job, event) for job in detached if (event := await self._last_run(job))]
-        runless = [
-            (job, DetachedJobFound(None, detail=_holder_text(job)))
-            for job in detached
-            if not job.token
-        ]
-        done = replace(done, finished=len(await self._settle(ended)))
-        done = replace(done, without_run=len(await self._settle(runless)))
-        done = await self._continue_chains(done)
-        done = replace(done, orphans=await self._orphans())
+        repairs = await HistoryInspector(self._store, self._new_id).inspect_first()
+        done = replace(done, **asdict(repairs))
         reservations = await ReservationMonitor(self._store, self._new_id).run_once(log_all=True)
         done = replace(
             done,
@@ -110,19 +107,22 @@ class Recovery:
             expired=reservations.expired,
         )
         done = replace(done, promoted=await self._promote())
-        log.info(
+        log.log(
+            logging.INFO if done.actions else logging.DEBUG,
             "recovery finished instance=%s boot=%s actions=%d %s",
             self._holder.instance_id,
             self._holder.boot_id,
             done.actions,
-            " ".join(f"{name}={count}" for name, count in asdict(done).items()),
+            " ".join(f"{name}={count}" for name, count in asdict(done).items() if count),
         )
         return done
 
     async def _own_lost_runs(self) -> int:
         instance = self._holder.instance_id if self._scope == "instance" else None
-        lost = [(job, _lost(job)) async for job in self._running(instance) if self._in_scope(job)]
-        return len(await self._settle(lost))
+        jobs = [job async for job in self._running(instance) if self._in_scope(job)]
+        dead = decisive_locks(self._store, {str(job.boot_id) for job in jobs})
+        lost = [(job, _lost(job, _reason(is_dead=str(job.boot_id) in dead))) for job in jobs]
+        return len(await settle(self._store, lost, self._new_id))
 
     async def _unknown_owners(self) -> int:
         if self._scope == "all":
@@ -130,26 +130,11 @@ class Recovery:
         jobs = [job async for job in self._running(None) if self._is_unknown(job)]
         if self._unknown == "leave":
             for job in jobs:
-                log.warning("left to its unknown owner job=%s %s", job.id, _holder_text(job))
+                log.warning("left to its unknown owner job=%s %s", job.id, holder_text(job))
             return 0
         reason = Loss.STARTUP_RECOVERY if self._unknown == "fail" else Loss.LEASE_EXPIRED
-        return len(await self._settle([(job, _lost(job, reason)) for job in jobs]))
-
-    async def _continue_chains(self, done: RecoveryResult) -> RecoveryResult:
-        event = SuccessorMissing(Loss.STARTUP_RECOVERY)
-        ends = await self._settle(
-            [(job, event) async for job in _all(self._store.missing_successors)]
-        )
-        given_up = ends.count(State.DEAD_LETTER)
-        return replace(done, continued=ends.count(State.FAILED), given_up=given_up)
-
-    async def _orphans(self) -> int:
-        count = 0
-        while removed := await self._store.remove_orphans(limit=MAX_BATCH):
-            count += len(removed)
-            for event in removed:
-                log.warning("orphan run removed run=%s token=%d", event.run_id, event.token)
-        return count
+        lost = [(job, _lost(job, reason)) for job in jobs]
+        return len(await settle(self._store, lost, self._new_id))
 
     async def _promote(self) -> int:
         count = 0
@@ -169,54 +154,16 @@ class Recovery:
                 besides=boot, instance_id=instance_id, after=after, limit=limit
             )
 
-        return _all(page)
+        return all_pages(page)
 
     def _is_unknown(self, job: Job) -> bool:
         return job.holder is None or not self._known(job.holder)
 
-    async def _last_run(self, job: Job) -> Event | None:
-        """Return the event of the run that has the job's token; None if there is no such run."""
-        for run in await self._store.runs(job.id):
-            if run.token == job.token:
-                return DetachedJobFound(run.status, run.reason, _holder_text(job))
-        return None
-
-    async def _settle(self, found: Sequence[tuple[Job, Event]]) -> list[State]:
-        """Apply the events; return the new states of the jobs that had not changed meanwhile."""
-        states: list[State] = []
-        for start in range(0, len(found), MAX_BATCH):
-            some = found[start : start + MAX_BATCH]
-            changes = [decide(job, event, new_id=self._new_id) for job, event in some]
-            applied = await self._store.apply(changes)
-            for (job, _), change, ok in zip(some, changes, applied, strict=True):
-                if ok:
-                    _log_recovered(job, change)
-                    states.append(change.move.to)
-        return states
-
 
 def _lost(job: Job, reason: Loss = Loss.STARTUP_RECOVERY) -> Event:
-    return Lost(reason, _holder_text(job))
+    return Lost(reason, holder_text(job))
 
 
-def _log_recovered(job: Job, change: Change) -> None:
-    to = str(change.move.to)
-    fields = {"job": job.id, "token": job.token, "holder": job.holder, "boot": job.boot_id}
-    why = {"now": to, "reason": change.reason or to}
-    emit(log, logging.WARNING, "recovered", {**fields, **why})
-
-
-def _holder_text(job: Job) -> str:
-    return f"holder={job.holder} boot={job.boot_id}"
-
-
-class _Page(Protocol):
-    async def __call__(self, *, after: int, limit: int) -> list[Job]: ...
-
-
-async def _all(page: _Page) -> AsyncIterator[Job]:
-    after = 0
-    while jobs := await page(after=after, limit=MAX_BATCH):
-        for job in jobs:
-            yield job
-        after = jobs[-1].seq
+def _reason(*, is_dead: bool) -> Loss:
+    """Return why a run of an earlier boot is closed; the store refuses LEASE_EXPIRED before."""
+    return Loss.STARTUP_RECOVERY if is_dead else Loss.LEASE_EXPIRED

@@ -13,9 +13,11 @@ from outlast.core.job import Job
 from outlast.core.reservation import Reservation, ReservationId
 from outlast.core.state import WAITING
 from outlast.errors import OperatorError
+from outlast.store.contract import HasCapabilities
 from outlast.store.contract.jobs import Jobs
 from outlast.store.contract.locks import Locks
 from outlast.store.contract.reservations import Reservations
+from outlast.worker.maintenance.death_proof import decisive_locks
 
 log = logging.getLogger("outlast.worker")
 
@@ -54,7 +56,7 @@ class InspectionResult:
 Found = tuple[Reservation, Job | None, ReservationFinding]
 
 
-class ReservationStore(Jobs, Reservations, Locks, Protocol):
+class ReservationStore(Jobs, Reservations, Locks, HasCapabilities, Protocol):
     """The pages of the store contract that the monitor needs."""
 
 
@@ -101,7 +103,9 @@ class ReservationMonitor:
         return ReservationFinding.CALLER_SILENT if held.id in expired else ReservationFinding.OBEYED
 
     async def _is_dead(self, caller: str) -> bool:
-        """Whether the caller's lock can be acquired, which proves that its process is dead."""
+        """Whether the caller's lock can be acquired, and that proves its process dead."""
+        if not decisive_locks(self._store, [caller]):
+            return False
         try:
             lock = await self._store.acquire_lock(caller)
         except OperatorError as error:

@@ -52,9 +52,18 @@ class WorkerChild:
         *,
         leases: SharedLeaseWriter,
         channel: ControlChannel,
+        is_orphan: Callable[[], bool],
+        crash: Callable[[], None],
         write_schedules: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """Create a child; `write_schedules` is started as a task when the store is open."""
+        """Create a child.
+
+        `is_orphan` returns whether the supervisor is gone. `crash` ends the process at once and
+        leaves its runs to the supervisor. `write_schedules` is started as a task when the store is
+        open.
+        """
+        self._is_orphan = is_orphan
+        self._crash = crash
         self._write_schedules = write_schedules
         self._store = store
         self._engine = engine
@@ -66,6 +75,7 @@ class WorkerChild:
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_started = asyncio.Event()
         engine.on_settled = self._on_settled
+        engine.on_broken = crash
 
     async def run(self) -> None:
         """Handle the supervisor's messages until this child has stopped."""
@@ -89,6 +99,8 @@ class WorkerChild:
     async def _receive(self) -> None:
         async for message in self._channel.messages():
             self._handle_message(message)
+        if not self._is_orphan():
+            raise ConnectionError("a handler closed the control channel of its process")
         self.on_supervisor_lost()
 
     def _handle_message(self, message: dict[str, Any]) -> None:
@@ -156,12 +168,19 @@ class WorkerChild:
         task.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        """Stop this child if one of its tasks failed, so that the supervisor replaces it."""
+        """End this process if one of its tasks failed; the supervisor replaces it.
+
+        A handler may be the cause, for example because it uses up the memory. An orderly stop
+        would release its run uncounted, and the job would run for ever.
+        """
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if error is None:
+            return
+        try:
             log.error("a task of this child failed; it exits and is replaced", exc_info=error)
-            self._stop(self._settings.grace)
+        finally:
+            self._crash()
 
     def _settled_counts(self) -> dict[str, int]:
         return {str(state): count for state, count in self._engine.settled.items()}
@@ -183,7 +202,8 @@ def watch_lifeline(fd: int, child: WorkerChild, timeout: timedelta) -> None:
     """Stop the child when its supervisor dies, and end the process after `timeout` at the latest.
 
     The supervisor holds the other end of the pipe `fd`, so reading ends when it dies. A thread
-    reads it, because a handler may block the event loop.
+    reads it, because a handler may block the event loop. Needed where `die_with_supervisor` has no
+    effect.
     """
     loop = asyncio.get_running_loop()
 

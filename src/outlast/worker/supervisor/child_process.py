@@ -59,9 +59,11 @@ class ChildProcess:
 
     @classmethod
     async def spawn(
-        cls, program: list[str], options: dict[str, Any], *, started_at: int
+        cls, program: list[str], options: dict[str, Any], *, mark: int, started_at: int
     ) -> "ChildProcess":
         """Start a child; `options` are passed as JSON on its command line.
+
+        The child keeps the file `mark` open, which shows that a process of this worker is alive.
 
         Raises OSError if the system cannot start another process; nothing stays open then.
         """
@@ -80,6 +82,7 @@ class ChildProcess:
                 "lease_table": lease_table.fd,
                 "lifeline": alive,
                 "dump": dump.fileno(),
+                "mark": mark,
             }
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -11,7 +11,7 @@ from outlast.core.event import ZERO, Event, Lost, Released
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import Lease
-from outlast.core.state import Loss, State
+from outlast.core.state import Loss, RunStatus, State
 from outlast.store.contract.jobs import Jobs
 from outlast.worker import log_events
 from outlast.worker.supervisor.child_process import ChildProcess
@@ -113,6 +113,8 @@ async def close_runs(
     applied = await store.apply(changes)
     settled = [change for change, done in zip(changes, applied, strict=True) if done]
     for change in settled:
+        if change.move.run is not RunStatus.LOST:
+            continue  # released
         log_events.job_lost(held[change.job_id], reason=change.reason, to=str(change.move.to))
     return Counter([*ended, *(change.move.to for change in settled)])
 

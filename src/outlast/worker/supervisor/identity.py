@@ -4,18 +4,29 @@ import os
 import re
 import socket
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from outlast.core.limits import check_name
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
 from outlast.errors import ConfigurationError, OperatorError
+from outlast.process_identity import ProcessMark, proved_dead
+from outlast.store.contract import Capability, HasCapabilities
 from outlast.store.contract.locks import HeldLock, Locks
+from outlast.store.contract.workers import Workers
 from outlast.worker.supervisor.options import WorkerOptions
 
 MAX_NAME_LENGTH: Final = 100
+
+NAMES_SHOWN: Final = 10
+"""How many queues, types and schedules the first log line lists."""
+
+
+class IdentityStore(Locks, Workers, HasCapabilities, Protocol):
+    """The pages of the store contract that an identity needs."""
 
 
 class IdentityInUse(OperatorError):
@@ -24,7 +35,7 @@ class IdentityInUse(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """The lease holder of this boot and its locks, which prove that earlier boots are dead."""
+    """The lease holder of this boot and its locks."""
 
     holder: LeaseHolder
     locks: tuple[HeldLock, ...]
@@ -40,7 +51,12 @@ class WorkerIdentity:
             await lock.release()
 
 
-async def identify(store: Locks, options: WorkerOptions) -> WorkerIdentity:
+def new_boot() -> ProcessMark:
+    """Return a new boot: its name is the boot id, and its child processes keep the mark."""
+    return ProcessMark(SUPERVISED_BOOT_PREFIX, str(uuid.uuid4()))
+
+
+async def identify(store: IdentityStore, options: WorkerOptions, boot_id: str) -> WorkerIdentity:
     """Acquire the locks of the scope (topology `single`), the name and the boot.
 
     Raises IdentityInUse if a living worker has the scope or the name.
@@ -49,7 +65,7 @@ async def identify(store: Locks, options: WorkerOptions) -> WorkerIdentity:
     try:
         name, lock = await _name_lock(store, options.instance_id)
         locks.append(lock)
-        holder = LeaseHolder(instance_id=name, boot_id=f"{SUPERVISED_BOOT_PREFIX}{uuid.uuid4()}")
+        holder = LeaseHolder(instance_id=name, boot_id=boot_id)
         boot_lock = await join_identity(store, holder)
     except OperatorError:  # another attempt must not find its own locks held
         for each in locks:
@@ -84,7 +100,7 @@ async def _scope_lock(store: Locks, scope: str) -> HeldLock:
     return lock
 
 
-async def _name_lock(store: Locks, given: str | None) -> tuple[str, HeldLock]:
+async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
         _check_length(given, what="instance id")
         lock = await store.acquire_lock(f"worker.{given}", lasting=True)
@@ -95,11 +111,25 @@ async def _name_lock(store: Locks, given: str | None) -> tuple[str, HeldLock]:
             )
         return given, lock
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100] or "host"
+    in_use = await _names_in_use(store)
     for number in count(1):
         name = f"{host}-{number}"
-        if lock := await store.acquire_lock(f"worker.{name}", lasting=True):
+        if name not in in_use and (
+            lock := await store.acquire_lock(f"worker.{name}", lasting=True)
+        ):
             return name, lock
     raise AssertionError("count() never ends")
+
+
+async def _names_in_use(store: IdentityStore) -> set[str]:
+    """Return the names of workers that may be alive though the connection of their lock broke."""
+    if Capability.KERNEL_LOCKS in store.capabilities:
+        return set()
+    alive = {
+        worker.boot_id: worker.instance_id for worker in await store.workers() if worker.is_alive
+    }
+    dead = proved_dead(alive)
+    return {name for boot, name in alive.items() if boot not in dead}
 
 
 def _check_length(name: str, *, what: str) -> str:
@@ -108,6 +138,26 @@ def _check_length(name: str, *, what: str) -> str:
             f"{what} has {len(name)} characters; use at most {MAX_NAME_LENGTH}"
         )
     return check_name(name, what=what)
+
+
+def start_banner(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> str:
+    """Return what a worker serves, as fields of its first log line."""
+    fields = {
+        "instance": holder.instance_id,
+        "boot": holder.boot_id,
+        "app": options.app,
+        "store": hello["store"],
+        "queues": _names(hello["queues"]),
+        "types": _names(hello["types"]),
+        "concurrency": f"{options.processes}x{hello['concurrency']}",
+        "schedules": _names(hello["schedules"]),
+    }
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return (",".join(names[:NAMES_SHOWN]) or "none") + (f",…({more} more)" if more > 0 else "")
 
 
 def worker_info(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> WorkerInfo:

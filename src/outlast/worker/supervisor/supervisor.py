@@ -43,7 +43,9 @@ from outlast.worker.supervisor.identity import (
     IdentityInUse,
     WorkerIdentity,
     identify,
+    new_boot,
     remove_boot_lock,
+    start_banner,
     worker_info,
 )
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
@@ -88,14 +90,16 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         exit_now: Callable[[], None],
+        report: Callable[[str], None] = log.error,
         background_services: BackgroundServices | None = None,
     ) -> None:
         """Create a supervisor.
 
-        `exit_now` ends the process if the store blocks an orderly stop. `background_services` run
-        next to the children after recovery, without user code; their event is set when a child
-        has written the schedules that the app declares.
+        `exit_now` ends the process if the store blocks an orderly stop. `report` receives why the
+        worker cannot run. `background_services` run next to the children after recovery, without
+        user code; their event is set when a child has written the schedules that the app declares.
         """
+        self._report = report
         self._background_services = background_services
         self._options = options
         self._program = program
@@ -108,6 +112,7 @@ class Supervisor:
         self._moved_error: StoreMoved | None = None
         self._stop_requested = asyncio.Event()
         self._force_requested = asyncio.Event()
+        self._announce_stop = asyncio.Event()  # the next heartbeat is due now
         self._settled: Counter[str] = Counter()
         self._schedules_written = asyncio.Event()
         self._pool = ChildPool(
@@ -125,10 +130,12 @@ class Supervisor:
             if signal.getsignal(each) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 loop.add_signal_handler(each, self._on_signal)
         unsubscribe = subscribe(self._pool.forward_event)
+        self._boot = new_boot()
         try:
             return await self._start()
         except (AppUnusable, OutlastError) as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is complete
+            is_refused = isinstance(error, StoreMoved | IdentityInUse)
+            (log.error if is_refused else self._report)(str(error))
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
             return (
@@ -140,6 +147,7 @@ class Supervisor:
             unsubscribe()
             self._pool.stop(0.0)
             await self._pool.wait_gone(EXIT_TIMEOUT_S)
+            self._boot.close()
 
     def _on_signal(self) -> None:
         """Stop in order on the first signal, and by force on the second."""
@@ -154,6 +162,7 @@ class Supervisor:
         hello = await first(self._pool.start(), self._stop_requested)
         if hello is None:
             return WorkerExit.OK
+        self._hello = hello
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
@@ -169,7 +178,8 @@ class Supervisor:
 
     async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
         identity = await first(
-            retry_transient(lambda: identify(self._store, self._options)), self._stop_requested
+            retry_transient(lambda: identify(self._store, self._options, self._boot.name)),
+            self._stop_requested,
         )
         if identity is None:
             return WorkerExit.OK
@@ -222,7 +232,7 @@ class Supervisor:
         )
         loops = [asyncio.create_task(loop) for loop in self._loops(identity, watchdog)]
         self._pool.start_work(holder)
-        log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
+        log.info("worker started %s", start_banner(self._options, holder, self._hello))
         try:
             work = self._drained() if self._options.burst else asyncio.Event().wait()
             await first(work, self._stop_requested)
@@ -249,7 +259,10 @@ class Supervisor:
                 running.call_soon_threadsafe(wake.set)
 
         async def heartbeat() -> None:
-            await self._store.heartbeat(identity.holder, span=settings.lease)
+            is_stopping = self._stop_requested.is_set()
+            await self._store.heartbeat(
+                identity.holder, span=settings.lease, is_stopping=is_stopping
+            )
             await self._check_moved()
             if identity.is_lost and not self._stop_requested.is_set():
                 log.error(
@@ -269,7 +282,12 @@ class Supervisor:
             error_backoff=1,
         )
         yield run_periodically(
-            settings.renew, heartbeat, what=alive, random=random, error_backoff=1
+            settings.renew,
+            heartbeat,
+            what=alive,
+            random=random,
+            wake=self._announce_stop,
+            error_backoff=1,
         )
         yield run_periodically(
             min(CHECK_INTERVAL, settings.max_silence / 4), watchdog.check_once, random=random
@@ -287,6 +305,7 @@ class Supervisor:
     async def _stop(self) -> WorkerExit:
         """Stop in order within the grace, then by force; a second signal skips the grace."""
         self._stop_requested.set()
+        self._announce_stop.set()
         self._pool.stop(self._grace)
         await first(self._pool.wait_gone(self._grace + EXIT_TIMEOUT_S), self._force_requested)
         await self._pool.wait_gone(0.0)
@@ -316,7 +335,10 @@ class Supervisor:
 
     async def _spawn(self) -> ChildProcess:
         return await ChildProcess.spawn(
-            self._program, asdict(self._options), started_at=self._clock.monotonic()
+            self._program,
+            asdict(self._options),
+            mark=self._boot.fileno(),
+            started_at=self._clock.monotonic(),
         )
 
     async def _on_child_exit(self, child: ChildProcess) -> None:

@@ -107,7 +107,14 @@ async def _audit_job(
         reservations=await _reserved(unit, record),
         is_member=record.member is not None,
         group_id=None if group is None else group.group.id,
+        active_key=job.active_key,
+        key_holder=await _key_holder(unit, job.active_key),
     )
+
+
+async def _key_holder(unit: UnitOfWork, key: str | None) -> JobId | None:
+    held = None if key is None else await unit.get(key_layout.active_key(key))
+    return None if held is None else JobId(held["root_id"])
 
 
 async def _places(unit: UnitOfWork, record: JobRecord) -> tuple[StateRow, ...]:

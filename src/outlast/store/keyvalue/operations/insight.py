@@ -23,6 +23,7 @@ from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
 from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.operations.claim import due_entries
+from outlast.store.keyvalue.operations.transfer_status import read_status
 from outlast.store.keyvalue.operations.workers import list_workers
 from outlast.store.keyvalue.repositories import groups, queues, reservations
 from outlast.store.keyvalue.repositories import jobs as job_repository
@@ -140,6 +141,7 @@ async def _situation(unit: UnitOfWork, *, context: StoreContext, job_id: JobId) 
     return WaitFacts(
         job=job,
         now=now,
+        transfer=(await read_status(unit)).at(now),
         pause=queue.shown(now).pause,
         concurrency=queue.queue.concurrency,
         open_runs=len(own),

@@ -13,6 +13,7 @@ from outlast.core.event import EventKind, EventRecord
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.process_identity import proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
@@ -143,16 +144,34 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         await _forget_groups(context, before)
         await positions.forget_left(context)
         await delete_old_workers(context, before)
+        await _delete_events_of_no_job(context, before, limit)
         return gone
+
+
+async def _delete_events_of_no_job(context: StoreContext, before: datetime, limit: int) -> None:
+    """Delete the old ones of the oldest `limit` events of no job, each in one unit of work."""
+    span = key_layout.of_job(key_layout.EVENT, key_layout.NO_JOB)
+    entries = await context.engine.range(span, limit=limit)
+    keys = [key_layout.stream_key(entry.value["id"]) for entry in entries]
+    for entry, event in zip(entries, await context.engine.get(keys), strict=True):
+        if event is not None and runs.event(event.value).at >= before:
+            break  # the later ones are newer
+        await context.run_unit(partial(_delete_event, entry=entry))
+
+
+async def _delete_event(unit: UnitOfWork, *, entry: StoredItem) -> None:
+    for key in (entry.key, key_layout.stream_key(entry.value["id"])):
+        if await unit.get(key) is not None:
+            unit.delete(key)
 
 
 async def _is_deserted(
     context: StoreContext, locks: KeyValueLocks, listed: Sequence[StoredItem]
 ) -> bool:
-    """Return True if a registered worker has open runs and none of its processes lives."""
+    """Return True if a registered worker has open runs, its lock is free and its death proved."""
     boots = {entry.value["boot_id"] for entry in listed if "stopped_at" not in entry.value}
     trees = {boot for boot in boots if boot.startswith(SUPERVISED_BOOT_PREFIX)}
-    gone = await locks.known_dead(trees)
+    gone = await locks.known_dead(proved_dead(trees))
     return bool(gone) and await _has_runs(context, locks, gone)
 
 

@@ -9,6 +9,7 @@ from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PROGRESS, is_json
 from outlast.core.run import Lease, RunRecord
+from outlast.store.contract import runs as run_contract
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_concurrently
 from outlast.store.keyvalue.context import StoreContext
@@ -66,6 +67,7 @@ class KeyValueRunOperations(KeyValueOperations):
             )  # completes a pending intent of the job
         of_it = key_layout.of_job(key_layout.EVENT, job_id or key_layout.NO_JOB)
         told = await context.engine.range(of_it, limit=ALL)
+        told = told if job_id is not None else told[-run_contract.MAX_EVENTS_OF_NO_JOB :]
         found = await context.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
         return [runs.event(each.value) for each in found if each is not None]
 

@@ -56,7 +56,7 @@ async def change_status(context: StoreContext, change: StatusChange) -> bool:
     """Write the next status in one unit of work; return False if the rules refuse it."""
 
     async def work(unit: UnitOfWork) -> bool:
-        status = next_status(_from_value(await unit.get(STATUS_KEY)), change, context.now())
+        status = next_status(await read_status(unit), change, context.now())
         if status is None:
             return False
         if status.stage is TransferStage.OPEN:
@@ -67,6 +67,11 @@ async def change_status(context: StoreContext, change: StatusChange) -> bool:
         return True
 
     return await context.run_unit(work)
+
+
+async def read_status(unit: UnitOfWork) -> TransferStatus:
+    """Read the stored status in a unit of work."""
+    return _from_value(await unit.get(STATUS_KEY))
 
 
 def _from_value(value: Value | None) -> TransferStatus:

@@ -49,7 +49,9 @@ class KeyValueWorkerOperations(KeyValueOperations):
 
         await context.run_unit(work)
 
-    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+    async def heartbeat(
+        self, holder: LeaseHolder, *, span: timedelta, is_stopping: bool = False
+    ) -> bool:
         """Record a heartbeat valid for `span`; return False if the worker is not registered."""
         context = self._context
 
@@ -57,7 +59,8 @@ class KeyValueWorkerOperations(KeyValueOperations):
             stored = await _load(unit, holder)
             if stored is None or stored.record.stopped_at is not None:
                 return False
-            seen = replace(stored.record, seen_at=context.now())
+            is_last = is_stopping or stored.record.is_stopping
+            seen = replace(stored.record, seen_at=context.now(), is_stopping=is_last)
             unit.put(_key(holder), _to_value(WorkerEntry(seen, context.leases.end(span))))
             return True
 

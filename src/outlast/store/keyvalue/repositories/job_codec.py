@@ -10,6 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.state import WAITING, State
+from outlast.core.transition import may_be_prefetched
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.engine import Key, Value
@@ -61,6 +62,7 @@ class JobRecord:
     `is_detached`: the record has no valid state; recovery settles it.
     `is_counted`: the run counts against the queue's limit, so its end frees capacity.
     `series` is that of the slot the job was made for; the successor in a chain has none.
+    `active_key`: the active key while the job holds it; `job.active_key` stays after its end.
     `is_followed`: the change that ended the job wrote its successor, not a manual retry.
     """
 
@@ -113,7 +115,7 @@ def to_value(record: JobRecord) -> Value:
         "is_followed": record.is_followed or None,
         "dedupe_key": record.key and record.key.key,
         "dedupe_bucket": record.key and record.key.bucket,
-        "active_key": record.active_key,
+        "held_key": record.active_key,
         "series": record.series,
         "member": record.member,
         "reservation": record.reservation,
@@ -153,7 +155,7 @@ def from_value(value: Value) -> JobRecord:
         successor=value.get("successor"),
         is_followed=value.get("is_followed", False),
         key=_dedupe(value),
-        active_key=value.get("active_key"),
+        active_key=value.get("held_key"),
         series=value.get("series"),
         member=value.get("member"),
         reservation=value.get("reservation"),
@@ -231,7 +233,7 @@ def _ready_entry(job: Job) -> dict[str, Any]:
         "priority": job.priority,
         "name": job.name if job.delivery is Delivery.ONCE else None,
         "deadline": to_micros(job.start_deadline) if job.start_deadline and not job.token else None,
-        "can_wait": job.delivery is Delivery.LEASE and not job.losses,
+        "can_wait": may_be_prefetched(job),
     }
     return {name: value for name, value in brief.items() if value is not None}
 

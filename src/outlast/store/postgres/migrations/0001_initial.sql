@@ -31,7 +31,7 @@ CREATE TABLE outlast.jobs (
   template_id text COLLATE "C",
   template_at bigint,  -- version of its template: when the template was last written
   schedule_id text COLLATE "C",
-  active boolean NOT NULL DEFAULT false,  -- its chain has an active key
+  active_key text COLLATE "C",  -- as requested, also after the chain has released it
   CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
 );
 CREATE UNIQUE INDEX jobs_seq ON outlast.jobs (seq);
@@ -168,6 +168,9 @@ CREATE TABLE outlast.runs (
   progress json CONSTRAINT progress_size CHECK (octet_length(progress::text) <= 4096),
   PRIMARY KEY (job, token)
 );
+
+-- Finds the workers that no run references: their rows are deleted.
+CREATE INDEX runs_worker ON outlast.runs (worker);
 
 -- At most one terminal record per job, by primary key.
 CREATE TABLE outlast.ends (
@@ -384,11 +387,11 @@ CREATE TRIGGER jobs_frozen BEFORE UPDATE ON outlast.jobs FOR EACH ROW
 WHEN (
   (NEW.id, NEW.seq, NEW.type, NEW.name, NEW.queue, NEW.delivery, NEW.max_attempts, NEW.created_at,
     NEW.slot_at, NEW.start_deadline, NEW.retry_of, NEW.root, NEW.group_id, NEW.member_group_id,
-    NEW.template_id, NEW.template_at, NEW.schedule_id, NEW.active)
+    NEW.template_id, NEW.template_at, NEW.schedule_id, NEW.active_key)
   IS DISTINCT FROM
   (OLD.id, OLD.seq, OLD.type, OLD.name, OLD.queue, OLD.delivery, OLD.max_attempts, OLD.created_at,
     OLD.slot_at, OLD.start_deadline, OLD.retry_of, OLD.root, OLD.group_id, OLD.member_group_id,
-    OLD.template_id, OLD.template_at, OLD.schedule_id, OLD.active)
+    OLD.template_id, OLD.template_at, OLD.schedule_id, OLD.active_key)
 )
 EXECUTE FUNCTION outlast.refuse('outlast: a job is frozen at its first claim');
 
@@ -575,7 +578,8 @@ SELECT
   coalesce(f.started_at, o.started_at) AS started_at,
   e.at AS finished_at,
   o.lease_until,
-  o.progress::text AS progress
+  o.progress::text AS progress,
+  j.active_key
 FROM outlast.jobs AS j
 LEFT JOIN outlast.waiting AS w ON w.job = j.id
 LEFT JOIN outlast.open_runs AS o ON o.job = j.id

@@ -1,20 +1,35 @@
 """LISTEN/NOTIFY channels, one per schema and topic, and their payload codec."""
 
 from collections.abc import Collection
-from typing import Final
+from hashlib import sha256
+from typing import Final, Literal
 
 from outlast.store.contract.notifications import Notification, Topic
 
 MAX_PAYLOAD_BYTES: Final = 7000
 """Bytes of a payload; the server allows 7,999. A longer list of queues is sent as empty."""
 
+MAX_CHANNEL_LETTERS: Final = 63
+"""Letters of a channel name; the server refuses longer ones."""
+
 EVERYTHING: Final = Notification(frozenset({""}), ended=True, cancelled=True, schedules=True)
 """Delivered after a reconnect: any notification may have been missed."""
 
 
-def channel(schema: str, topic: Topic) -> str:
-    """Return the channel of a topic."""
-    return f"{schema}_{topic}"
+def channel(schema: str, topic: Topic | Literal["echo"]) -> str:
+    """Return the channel of a topic, or of the round trip that tests a connection.
+
+    A schema name that is too long is replaced by its digest.
+    """
+    name = f"{schema}_{topic}"
+    if len(name) <= MAX_CHANNEL_LETTERS:
+        return name
+    return f"outlast_{sha256(schema.encode()).hexdigest()[:32]}_{topic}"
+
+
+def topic_of(channel: str) -> Topic:
+    """Return the topic of a channel."""
+    return Topic(channel.rpartition("_")[2])
 
 
 def payload(queues: Collection[str]) -> str:

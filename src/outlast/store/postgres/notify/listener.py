@@ -9,7 +9,7 @@ import asyncpg
 
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
-from outlast.store.postgres.notify.channels import EVERYTHING, channel, decode
+from outlast.store.postgres.notify.channels import EVERYTHING, channel, decode, topic_of
 from outlast.store.postgres.notify.notifier import PgNotifier
 from outlast.store.postgres.url import PostgresUrl
 
@@ -108,8 +108,7 @@ class PgListener:
         followed.update(wanted)
 
     def _received(self, _: Any, __: int, name: str, text: str) -> None:
-        topic = Topic(name.removeprefix(f"{self._address.schema}_"))
-        self._deliver(decode(topic, text))
+        self._deliver(decode(topic_of(name), text))
 
     def _set_available(self, arrives: bool) -> None:
         self.is_unavailable = not arrives
@@ -127,7 +126,7 @@ async def notify_roundtrip_works(
     connection: asyncpg.Connection, address: PostgresUrl, notifier: PgNotifier
 ) -> bool:
     """Return whether a NOTIFY of another connection arrives on this one."""
-    name, arrived = f"{address.schema}_echo", asyncio.Event()
+    name, arrived = channel(address.schema, "echo"), asyncio.Event()
 
     def echo(*_: object) -> None:
         arrived.set()

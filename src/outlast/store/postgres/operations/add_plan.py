@@ -248,7 +248,7 @@ def columns(inserts: Sequence[JobInsert]) -> dict[str, Any]:
         "template_ids": _column(job.template_id for job in jobs),
         "template_ats": _column(micros(job.template_at) for job in jobs),
         "schedule_ids": _column(job.schedule_id for job in jobs),
-        "actives": _column(job.active_key is not None or None for job in jobs),
+        "active_keys": _column(job.active_key for job in jobs),
     }
 
 

@@ -10,6 +10,7 @@ from outlast.core.event import EventKind
 from outlast.core.state import FINAL
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import allowed_while_sealed
+from outlast.store.postgres.connection import RETRYABLE
 from outlast.store.postgres.operations.apply_lookup import (
     JobIdentity,
     LockedJob,
@@ -73,6 +74,8 @@ class PostgresApplyOperations(PostgresOperations):
         """Finish runs by one statement; after a data error, bisect to refuse the bad one alone."""
         try:
             await self._finish_plain(batch, numbers)
+        except RETRYABLE:
+            batch.mark_settled(numbers)  # the transaction of the rest is repeated after conflicts
         except Exception as error:
             if not is_data_error(error):
                 raise

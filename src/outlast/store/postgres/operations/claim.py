@@ -130,9 +130,13 @@ class PostgresClaimOperations(PostgresOperations):
 
     async def promote_due(self, *, limit: int) -> int:
         """Queue up to `limit` jobs whose time has come; return their number."""
-        with translated(self.address):
+
+        async def promote() -> int:
             async with self._pool.connection("claim").acquire() as runner:
                 return await runner.change("claim.promote", {"now": self._now, "limit": limit})
+
+        with translated(self.address):
+            return await self._pool.repeat_on_conflict(promote)
 
     async def _claim_idempotent(
         self, request: PostgresClaimRequest, prefixes: dict[str, float]

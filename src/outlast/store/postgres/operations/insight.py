@@ -14,6 +14,7 @@ from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.queue import Pause
 from outlast.core.run import LeaseHolder
 from outlast.core.state import State
+from outlast.store.contract.transfer import TransferStatus, from_row
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.postgres.uuids import is_uuid
@@ -93,6 +94,7 @@ async def _wait_facts(work: PostgresUnitOfWork, *, job_id: JobId) -> WaitFacts |
     return WaitFacts(
         job=job,
         now=from_micros(work.now),
+        transfer=await _transfer_status(work),
         **_queue_limits(await work.rows("insight.queue", queue=job.queue), work.now),
         open_runs=open_runs[0][2] if open_runs else 0,
         running=_blocking_jobs(open_runs),
@@ -104,6 +106,11 @@ async def _wait_facts(work: PostgresUnitOfWork, *, job_id: JobId) -> WaitFacts |
         busy=in_use(serving, runs_by_worker),
         lease_over=job.state is State.RUNNING and _is_expired(found[0], work.mono),
     )
+
+
+async def _transfer_status(work: PostgresUnitOfWork) -> TransferStatus:
+    found = await work.rows("transfer_status.get")
+    return from_row(tuple(found[0]) if found else None).at(from_micros(work.now))
 
 
 def _worker(row: Row) -> Any:

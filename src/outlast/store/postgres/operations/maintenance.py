@@ -9,17 +9,14 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.process_identity import process_scope, proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
-from outlast.store.postgres.locks import lock_key
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.jobs import full_scan
-from outlast.store.postgres.operations.workers import clear_registrations
+from outlast.store.postgres.operations.workers import clear_registrations, delete_workers
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
-
-RESTART_GRACE_S: Final = 15
-"""Seconds after a server start in which a free lock proves nothing: workers reacquire theirs."""
 
 _DELETES: Final = (
     "maintenance.delete_reservations",
@@ -39,11 +36,9 @@ class PostgresMaintenanceOperations(PostgresOperations):
             "now": self._now,
             "mono": self._mono,
             "abandoned": abandoned // MICROSECOND,
-            "boot_prefix": SUPERVISED_BOOT_PREFIX,
-            "lock": lock_key(self.address.schema, ""),
-            "restart_grace": RESTART_GRACE_S,
+            "boot_prefix": f"{SUPERVISED_BOOT_PREFIX}{process_scope()}.",
         }
-        [(expired, missed, reservations, groups, dead)] = await self._pool.rows(
+        [(expired, missed, reservations, groups, boots)] = await self._pool.rows(
             "maintenance.due", **values
         )
         return MaintenanceDue(
@@ -51,7 +46,7 @@ class PostgresMaintenanceOperations(PostgresOperations):
             missed_deadlines=missed,
             reservations=reservations,
             groups=groups,
-            dead_workers=dead,
+            dead_workers=bool(proved_dead(boots)),
         )
 
     async def expired_leases(self, *, limit: int) -> list[Job]:
@@ -87,8 +82,12 @@ class PostgresMaintenanceOperations(PostgresOperations):
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         """Delete chains that ended before `older_than`; return the number of jobs."""
-        operation = partial(_prune, older_than=older_than, limit=limit)
-        return await self._pool.transact(require_open_store(operation))
+        prune = partial(_prune, older_than=older_than, limit=limit)
+        pruned = await self._pool.transact(require_open_store(prune))
+        # A transaction of its own: it waits for claims, and must hold no lock of a job meanwhile.
+        delete = partial(delete_workers, older_than=older_than, limit=limit)
+        await self._pool.transact(require_open_store(delete))
+        return pruned
 
 
 async def _remove_orphans(
@@ -110,6 +109,7 @@ async def _prune(work: PostgresUnitOfWork, older_than: timedelta, limit: int) ->
     roots = await work.rows("maintenance.prunable_chains", before=before, limit=limit)
     pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
     await work.run("maintenance.delete_empty_groups", before=before)
+    await work.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
     await clear_registrations(work, before)
     return pruned
 

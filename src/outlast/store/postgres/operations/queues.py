@@ -58,11 +58,19 @@ async def record_queue_event(
     await work.run("queues.record_event", now=work.now, **values)
 
 
+async def wait_for_claims(work: PostgresUnitOfWork) -> None:
+    """Wait for claims in progress and block new ones until the transaction ends.
+
+    A claim that begins later sees what this transaction has committed.
+    """
+    await work.run("queues.wait_for_claims")
+
+
 async def _set_queue(work: PostgresUnitOfWork, queue: Queue) -> None:
     # Waits for claims in progress under the old ordering or limit.
     await lock_queues(work, [queue.name])
     if queue.concurrency is not None:
-        await work.run("queues.wait_for_claims")
+        await wait_for_claims(work)
     await work.run(
         "queues.set",
         name=queue.name,
@@ -77,6 +85,8 @@ async def _pause(
     work: PostgresUnitOfWork, name: str, reason: str | None, span: timedelta | None
 ) -> None:
     require_storable([reason])
+    await lock_queues(work, [name])  # a claim that holds it has read the gate
+    await wait_for_claims(work)
     until = None if span is None else work.now + span // MICROSECOND
     defaults = {"ordering": Ordering.SCHEDULED, "gap": GAP}  # for a queue without settings
     await work.run("queues.pause", name=name, reason=reason, until=until, now=work.now, **defaults)

@@ -11,6 +11,7 @@ from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease, RunRecord
+from outlast.store.contract import runs as run_contract
 from outlast.store.contract.jobs import Renewal
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.retry import retry_while_unavailable
@@ -59,7 +60,9 @@ class PostgresRunOperations(PostgresOperations):
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         """Return the events of a job, or those about no job, by id."""
         if job_id is None:
-            return await self._events("runs.events_of_no_job")
+            return await self._events(
+                "runs.events_of_no_job", limit=run_contract.MAX_EVENTS_OF_NO_JOB
+            )
         return await self._events("runs.events", id=job_id) if is_uuid(job_id) else []
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
@@ -81,7 +84,10 @@ class PostgresRunOperations(PostgresOperations):
             async with self._pool.connection("lease").acquire(limit=limit) as runner:
                 return await runner.fetch(name, values)
 
-        return await retry_while_unavailable(fetch, self.address) if values["jobs"] else []
+        if not values["jobs"]:
+            return []
+        repeated = partial(self._pool.repeat_on_conflict, fetch)
+        return await retry_while_unavailable(repeated, self.address)
 
 
 def distinct_leases(leases: Sequence[Lease]) -> dict[str, list[Any]]:

@@ -1,7 +1,8 @@
 -- @identities
 -- The immutable columns of jobs, and what must be locked before they are read.
 SELECT
-  j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.member_group_id, j.active,
+  j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.member_group_id,
+  j.active_key IS NOT NULL,
   coalesce(j.root, j.id),
   CASE
     WHEN j.root IS NULL THEN j.seq
@@ -142,7 +143,8 @@ INSERT INTO outlast.waiting (
 )
 SELECT
   j.id, j.seq, c.state, j.queue, j.type, j.name, j.delivery, c.priority, c.position,
-  c.available_at, j.created_at, c.token, c.failures, c.losses, j.member_group_id, j.active
+  c.available_at, j.created_at, c.token, c.failures, c.losses, j.member_group_id,
+  j.active_key IS NOT NULL
 FROM unnest(
   :jobs::uuid[], :states::text[], :priorities::smallint[], :positions::bigint[],
   :available::bigint[], :tokens::integer[], :failures::integer[], :losses::integer[]
@@ -152,12 +154,12 @@ JOIN outlast.jobs AS j ON j.id = c.job;
 -- @add_successors
 INSERT INTO outlast.jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
-  retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active
+  retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active_key
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now::bigint,
   j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.member_group_id, j.template_id,
-  j.template_at, j.schedule_id, j.active
+  j.template_at, j.schedule_id, j.active_key
 FROM unnest(:jobs::uuid[], :successors::uuid[]) WITH ORDINALITY AS c (job, successor, n)
 JOIN outlast.jobs AS j ON j.id = c.job
 ORDER BY c.n;
@@ -178,7 +180,8 @@ SELECT
     )) + q.gap * row_number() OVER (PARTITION BY s.queue, c.priority ORDER BY c.n),
     0
   ),
-  :now::bigint + c.delay, s.created_at, 0, c.failures, c.losses, s.member_group_id, s.active
+  :now::bigint + c.delay, s.created_at, 0, c.failures, c.losses, s.member_group_id,
+  s.active_key IS NOT NULL
 FROM unnest(
   :successors::uuid[], :delays::bigint[], :priorities::smallint[], :failures::integer[],
   :losses::integer[]

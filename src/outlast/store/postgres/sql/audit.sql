@@ -51,7 +51,12 @@ SELECT
     ),
     '[]'
   )::text,
-  j.member_group_id IS NOT NULL, g.id
+  j.member_group_id IS NOT NULL, g.id,
+  j.active_key,
+  (
+    SELECT h.job FROM outlast.keys AS h
+    WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
+  )
 FROM (
   SELECT * FROM outlast.jobs WHERE seq > :after::bigint ORDER BY seq LIMIT :limit::bigint
 ) AS j

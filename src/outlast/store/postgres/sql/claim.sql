@@ -3,8 +3,8 @@
 -- is deleted and the run opened in one commit. It always returns one row. Each type has its own
 -- index range. With several types, the number of jobs per type is first counted without locks, so
 -- that no job is locked that is not claimed; at least one job of each type is locked, because the
--- counted ones may be claimed meanwhile. Beyond :limit only prefetchable jobs (`lease`, never lost)
--- are claimed, hence two ranges per type. :gated means that the caller holds the queue's lock and
+-- counted ones may be claimed meanwhile. Beyond :limit only prefetchable jobs (`lease`, never lost,
+-- two attempts left) are claimed, hence two ranges per type. :gated means that the caller holds the queue's lock and
 -- has checked the gate; :only is the job of the reservation. A floor is the claim order up to which
 -- this worker has claimed everything: the scan skips it with its dead rows, except for higher
 -- priorities. With :limit 0 the floor covers prefetchable jobs only. If the scan took more than
@@ -64,7 +64,11 @@ shares AS MATERIALIZED (
         SELECT t.type, f.claim_order, f.prefetchable
         FROM ranges AS t
         CROSS JOIN LATERAL (
-          SELECT w.claim_order, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+          SELECT w.claim_order,
+            w.delivery = 'lease' AND w.losses = 0 AND (
+              SELECT j.max_attempts IS NULL OR j.max_attempts > w.failures + 1
+              FROM outlast.jobs AS j WHERE j.id = w.job
+            ) AS prefetchable
           FROM outlast.waiting AS w
           WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
             AND w.claim_order > t.low AND w.claim_order < t.high
@@ -97,6 +101,10 @@ shares AS MATERIALIZED (
             AND w.claim_order > t.low AND w.claim_order < t.high
             AND (w.start_deadline IS NULL OR w.start_deadline >= t.now)
             AND w.delivery = 'lease' AND w.losses = 0
+            AND (
+              SELECT j.max_attempts IS NULL OR j.max_attempts > w.failures + 1
+              FROM outlast.jobs AS j WHERE j.id = w.job
+            )
           ORDER BY w.claim_order
           LIMIT CASE WHEN :prefetch::bigint > 0 THEN :limit::bigint + :prefetch::bigint ELSE 0 END
         ) AS f
@@ -131,7 +139,11 @@ firsts AS MATERIALIZED (
     SELECT r.at, r.claim_order, r.prefetchable
     FROM ranges AS s
     CROSS JOIN LATERAL (
-      SELECT w.ctid AS at, w.claim_order, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+      SELECT w.ctid AS at, w.claim_order,
+        w.delivery = 'lease' AND w.losses = 0 AND (
+          SELECT j.max_attempts IS NULL OR j.max_attempts > w.failures + 1
+          FROM outlast.jobs AS j WHERE j.id = w.job
+        ) AS prefetchable
       FROM outlast.waiting AS w
       WHERE w.queue = :queue::text AND w.type = l.type AND w.state = 'queued'
         AND w.claim_order > s.low AND w.claim_order < s.high
@@ -176,6 +188,10 @@ mores AS MATERIALIZED (
       AND w.claim_order > greatest(l.claim_order, l.floor)
       AND (w.start_deadline IS NULL OR w.start_deadline >= l.now)
       AND w.delivery = 'lease' AND w.losses = 0
+      AND (
+        SELECT j.max_attempts IS NULL OR j.max_attempts > w.failures + 1
+        FROM outlast.jobs AS j WHERE j.id = w.job
+      )
     ORDER BY w.claim_order
     LIMIT l.more
     FOR UPDATE SKIP LOCKED

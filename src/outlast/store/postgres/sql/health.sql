@@ -11,7 +11,8 @@ SELECT
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = :schema::text AND 'autovacuum_enabled=false' = ANY (c.reloptions)
   ),
-  pg_notification_queue_usage();
+  pg_notification_queue_usage(),
+  current_setting('transaction_isolation');
 
 -- @vacuum_blockers
 -- Sessions, prepared transactions and replication slots whose old snapshot keeps vacuum from

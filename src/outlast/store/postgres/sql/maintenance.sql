@@ -1,6 +1,6 @@
 -- @due
--- Each part stops at the first row. The advisory locks of workers with open runs are tried: a lock
--- that is free belongs to no process. It is held until this statement ends.
+-- Each part but the last stops at the first row. The last returns the boots with open runs that the
+-- operating system of this machine can prove dead.
 SELECT
   EXISTS (
     SELECT 1 FROM outlast.open_runs
@@ -18,17 +18,11 @@ SELECT
     WHERE sealed_at IS NULL AND closing IS NULL
       AND created_at < (SELECT coalesce(:now::bigint, outlast.micros())) - :abandoned::bigint
   ),
-  pg_postmaster_start_time()
-    < clock_timestamp() - make_interval(secs => :restart_grace::double precision)
-  AND EXISTS (
-    SELECT 1
+  ARRAY(
+    SELECT k.boot_id
     FROM (SELECT DISTINCT o.worker FROM outlast.open_runs AS o) AS h
     JOIN outlast.workers AS k ON k.id = h.worker
-    WHERE CASE
-      WHEN starts_with(k.boot_id, :boot_prefix::text)
-        THEN pg_try_advisory_xact_lock(hashtextextended(:lock::text || k.boot_id, 0))
-      ELSE false
-    END
+    WHERE starts_with(k.boot_id, :boot_prefix::text)
   );
 
 -- @expired_leases
@@ -129,17 +123,16 @@ RETURNING id, at, job, run_id, kind, token, reason, detail, queue;
 
 -- @prunable_chains
 -- Roots of chains whose last job ended before that moment, oldest first. FOR UPDATE keeps a retry
--- from adding a successor; SKIP LOCKED skips a job that is retried now.
+-- from adding a successor; SKIP LOCKED skips a job that is retried now. The limit counts locked
+-- rows, so that workers which prune at the same time delete different chains.
 SELECT coalesce(j.root, j.id)
-FROM (
-  SELECT e.job, e.at, e.seq FROM outlast.ends AS e
-  WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
-    AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
-    AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
-  ORDER BY e.at, e.seq
-  LIMIT :limit::bigint
-) AS e
+FROM outlast.ends AS e
 JOIN outlast.jobs AS j ON j.id = e.job
+WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
+  AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
+  AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
+ORDER BY e.at, e.seq
+LIMIT :limit::bigint
 FOR UPDATE OF j SKIP LOCKED;
 
 -- @chain_jobs
@@ -181,3 +174,14 @@ WHERE g.id = ANY(:groups::uuid[])
 DELETE FROM outlast.groups AS g
 WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
   AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id);
+
+-- @delete_events_of_no_job
+-- Ids rise with time: only the oldest events are looked at.
+DELETE FROM outlast.events
+WHERE id = ANY(ARRAY(
+  SELECT e.id
+  FROM (
+    SELECT id, at FROM outlast.events WHERE job IS NULL ORDER BY id LIMIT :limit::bigint
+  ) AS e
+  WHERE e.at < :before::bigint
+));

@@ -9,8 +9,9 @@ FROM (
 ) AS l;
 
 -- @wait_for_claims
--- SHARE mode waits for claims in progress, which may not know the new limit, and blocks new ones
--- until the commit: a later count of open runs includes their runs.
+-- SHARE mode waits for claims in progress, which do not know the new limit, pause or worker, and
+-- blocks new ones until the commit: a later count of open runs includes their runs. A statement
+-- locks its tables before it takes its snapshot, so a blocked claim sees the commit.
 LOCK TABLE outlast.open_runs IN SHARE MODE;
 
 -- @set

@@ -100,8 +100,9 @@ ORDER BY e.id;
 
 -- @events_of_no_job
 SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
-FROM outlast.events AS e
-WHERE e.job IS NULL
+FROM (
+  SELECT * FROM outlast.events WHERE job IS NULL ORDER BY id DESC LIMIT :limit::bigint
+) AS e
 ORDER BY e.id;
 
 -- @stream

@@ -40,3 +40,15 @@ SELECT version FROM outlast.meta;
 
 -- @set_version
 UPDATE outlast.meta SET version = :version::integer;
+
+-- @events_ahead
+-- Whether an event has a higher transaction number than this server has given out: the tables were
+-- restored from the dump of another server.
+SELECT coalesce(
+  (SELECT max(id) FROM outlast.events) >> 24
+    >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + outlast.event_epoch(),
+  false
+);
+
+-- @raise_events
+SELECT outlast.raise_events((SELECT max(id) FROM outlast.events))::text;

@@ -10,10 +10,12 @@ ON CONFLICT (instance_id, boot_id) DO UPDATE SET
   info = excluded.info;
 
 -- @heartbeat
+-- Element 8 of the information is whether the worker is stopping.
 UPDATE outlast.workers
 SET
   seen_at = coalesce(:now::bigint, outlast.micros()),
-  alive_until = coalesce(:mono::bigint, outlast.micros()) + :span::bigint
+  alive_until = coalesce(:mono::bigint, outlast.micros()) + :span::bigint,
+  info = CASE WHEN :stopping::boolean THEN jsonb_set(info::jsonb, '{8}', 'true')::json ELSE info END
 WHERE instance_id = :instance::text AND boot_id = :boot::text
   AND started_at IS NOT NULL AND stopped_at IS NULL
 RETURNING id;
@@ -33,9 +35,41 @@ WHERE started_at IS NOT NULL
 ORDER BY started_at, instance_id, boot_id;
 
 -- @clear_registrations
--- Stopped long ago, or without a heartbeat. The row stays while runs reference it.
-UPDATE outlast.workers
+-- Workers that stopped long ago, or without a heartbeat, and whose row a run references. `delete`
+-- removes the rows of the others.
+UPDATE outlast.workers AS k
 SET started_at = NULL, seen_at = NULL, stopped_at = NULL, alive_until = NULL, info = NULL
-WHERE started_at IS NOT NULL
-  AND coalesce(stopped_at, seen_at) < :before::bigint
-  AND (stopped_at IS NOT NULL OR alive_until <= :mono::bigint);
+WHERE k.started_at IS NOT NULL
+  AND coalesce(k.stopped_at, k.seen_at) < :before::bigint
+  AND (k.stopped_at IS NOT NULL OR k.alive_until <= :mono::bigint)
+  AND (
+    (SELECT 1 FROM outlast.runs AS r WHERE r.worker = k.id LIMIT 1) IS NOT NULL
+    OR k.id IN (SELECT o.worker FROM outlast.open_runs AS o)
+  );
+
+-- @former
+-- Rows without a registration, or with one as above, that no run references; 0 is the unknown
+-- worker.
+SELECT k.id
+FROM outlast.workers AS k
+WHERE k.id <> 0
+  AND (
+    k.started_at IS NULL
+    OR coalesce(k.stopped_at, k.seen_at) < :before::bigint
+      AND (k.stopped_at IS NOT NULL OR k.alive_until <= :mono::bigint)
+  )
+  AND (SELECT 1 FROM outlast.runs AS r WHERE r.worker = k.id LIMIT 1) IS NULL
+  AND k.id NOT IN (SELECT o.worker FROM outlast.open_runs AS o)
+LIMIT :limit::bigint;
+
+-- @delete
+-- Checked again: the worker may have registered or claimed meanwhile.
+DELETE FROM outlast.workers AS k
+WHERE k.id = ANY(:ids::integer[])
+  AND (
+    k.started_at IS NULL
+    OR coalesce(k.stopped_at, k.seen_at) < :before::bigint
+      AND (k.stopped_at IS NOT NULL OR k.alive_until <= :mono::bigint)
+  )
+  AND (SELECT 1 FROM outlast.runs AS r WHERE r.worker = k.id LIMIT 1) IS NULL
+  AND k.id NOT IN (SELECT o.worker FROM outlast.open_runs AS o);

@@ -25,6 +25,7 @@ CREATE TABLE outlast_jobs (
   template_id TEXT,
   template_at INTEGER,  -- version of its template: the time of its last write
   schedule_id TEXT,
+  active_key TEXT,  -- as requested, also after the chain has released it
   CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
 );
 -- At most one successor per job, so that repeating a retry is safe.
@@ -317,7 +318,7 @@ WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.type IS NOT OLD.type
   OR NEW.retry_of IS NOT OLD.retry_of OR NEW.root IS NOT OLD.root
   OR NEW.group_id IS NOT OLD.group_id OR NEW.member_of IS NOT OLD.member_of
   OR NEW.template_id IS NOT OLD.template_id OR NEW.template_at IS NOT OLD.template_at
-  OR NEW.schedule_id IS NOT OLD.schedule_id
+  OR NEW.schedule_id IS NOT OLD.schedule_id OR NEW.active_key IS NOT OLD.active_key
   OR (NEW.params IS NOT OLD.params
     AND NOT EXISTS (SELECT 1 FROM outlast_waiting WHERE job = OLD.seq AND token = 0))
 BEGIN SELECT RAISE(ABORT, 'outlast: a job is frozen at its first claim'); END;
@@ -531,7 +532,8 @@ SELECT
   ) AS started_at,
   e.at AS finished_at,
   o.lease_until,
-  o.progress
+  o.progress,
+  j.active_key
 FROM outlast_jobs AS j
 LEFT JOIN outlast_jobs AS p ON p.seq = j.retry_of
 LEFT JOIN outlast_jobs AS r ON r.seq = j.root

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.core.duration import MICROSECOND
+from outlast.core.limits import MAX_PAYLOAD
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
+from outlast.store.contract.jobs import MAX_CLAIM_BYTES, MAX_PROMOTED_PER_CLAIM
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.base import SqliteOperations, require_open_store
@@ -17,6 +18,8 @@ from outlast.store.sqlite.writer import WriteTransaction
 
 class SqliteClaimOperations(SqliteOperations):
     """Claim jobs and promote due ones."""
+
+    max_claim_bytes: int = MAX_CLAIM_BYTES
 
     async def claim(
         self,
@@ -38,6 +41,7 @@ class SqliteClaimOperations(SqliteOperations):
             limit=limit,
             prefetch=prefetch,
             lease=lease,
+            max_bytes=self.max_claim_bytes,
             run_id_prefix=self._ids.prefix(),
         )
         claims: list[Claim] = (await self._writer.submit(claim, [request]))[0]
@@ -59,6 +63,7 @@ class SqliteClaimRequest:
     limit: int
     prefetch: int
     lease: timedelta
+    max_bytes: int
     run_id_prefix: str
 
 
@@ -105,7 +110,10 @@ def _queue_gate(tx: WriteTransaction, queue: str) -> tuple[QueueGate, int | None
 def _select(
     tx: WriteTransaction, request: SqliteClaimRequest, gate: QueueGate, reserved_job: int | None
 ) -> bool:
-    """Write the jobs to claim into the temporary table; return whether there are any."""
+    """Write the jobs to claim into the temporary table; return whether there are any.
+
+    Stops at the job whose params reach the request's number of bytes: one value holds all claims.
+    """
     limit, prefetch = gate.capacity(request.limit, request.prefetch)
     if limit + prefetch < 1:
         return False
@@ -114,7 +122,12 @@ def _select(
     if gate.is_reserved:
         return tx.run("claim.select_reserved", job=reserved_job, **values).rowcount > 0
     values |= {"queue": request.queue, "limit": limit, "prefetch": prefetch}
-    return tx.run("claim.select", **values).rowcount > 0
+    selected = tx.run("claim.select", **values).rowcount
+    if selected * MAX_PAYLOAD > request.max_bytes:
+        fitting = tx.value("claim.fitting", selected=selected, most=request.max_bytes)
+        if fitting < selected:
+            tx.run("claim.leave_rest", fitting=fitting)
+    return selected > 0
 
 
 def _use_reservation(tx: WriteTransaction, queue: str, gate: QueueGate) -> None:

@@ -82,6 +82,7 @@ def _wait_facts(query: Query, *, clock: Clock, job_id: JobId) -> WaitFacts | Non
         overlap=query("insight.overlap", name=job.name),
         member=query("insight.member", id=job.id) if job.state is State.BLOCKED else [],
         workers=query("workers.list", mono=mono),
+        transfer=query("transfer_status.get"),
         open_runs_by_worker=query("insight.open_runs_by_worker"),
     )
     ahead = [_ahead(query, job, now=to_micros(now), types=types) for types in rows.wanted_types()]

@@ -128,5 +128,6 @@ def _prune_before(tx: WriteTransaction, before: int, limit: int) -> int:
         if groups != "[]":
             tx.run("maintenance.delete_groups", groups=groups)
     tx.run("maintenance.delete_empty_groups", before=before)
+    tx.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
     prune_workers(tx, before, limit)
     return deleted

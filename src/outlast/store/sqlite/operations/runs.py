@@ -10,6 +10,7 @@ from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease, RunRecord
+from outlast.store.contract import runs as run_contract
 from outlast.store.contract.jobs import Renewal
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
@@ -41,7 +42,9 @@ class SqliteRunOperations(SqliteOperations):
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         """Return the events of a job, or of no job, oldest first."""
         if job_id is None:
-            found = await self._reader.rows("runs.events_of_no_job")
+            found = await self._reader.rows(
+                "runs.events_of_no_job", limit=run_contract.MAX_EVENTS_OF_NO_JOB
+            )
         else:
             found = await self._reader.rows("runs.events", id=job_id)
         return [job_rows.event(row) for row in found]

@@ -18,9 +18,12 @@ class SqliteWorkerOperations(SqliteOperations):
         """Register a worker; the same boot again starts anew."""
         await self._writer.submit(register_worker, [worker])
 
-    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+    async def heartbeat(
+        self, holder: LeaseHolder, *, span: timedelta, is_stopping: bool = False
+    ) -> bool:
         """Mark the worker alive for `span`; False if it is not registered."""
-        is_registered: bool = (await self._writer.submit(heartbeat, [(holder, span)]))[0]
+        request = (holder, span, is_stopping)
+        is_registered: bool = (await self._writer.submit(heartbeat, [request]))[0]
         return is_registered
 
     async def deregister_worker(self, holder: LeaseHolder) -> None:
@@ -42,10 +45,10 @@ def register_worker(tx: WriteTransaction, workers: Sequence[WorkerInfo]) -> list
 
 
 def heartbeat(
-    tx: WriteTransaction, heartbeats: Sequence[tuple[LeaseHolder, timedelta]]
+    tx: WriteTransaction, heartbeats: Sequence[tuple[LeaseHolder, timedelta, bool]]
 ) -> list[bool]:
     """Write each heartbeat; False for a worker that is not registered."""
-    return [_heartbeat_one(tx, holder, span) for holder, span in heartbeats]
+    return [_heartbeat_one(tx, *heartbeat) for heartbeat in heartbeats]
 
 
 def deregister_worker(tx: WriteTransaction, holders: Sequence[LeaseHolder]) -> list[None]:
@@ -61,9 +64,11 @@ def prune_workers(tx: WriteTransaction, before: int, limit: int) -> None:
     tx.run("workers.delete", limit=limit)
 
 
-def _heartbeat_one(tx: WriteTransaction, holder: LeaseHolder, span: timedelta) -> bool:
-    until = tx.mono + span // MICROSECOND
-    return tx.run("workers.heartbeat", now=tx.now, until=until, **_identity(holder)).rowcount > 0
+def _heartbeat_one(
+    tx: WriteTransaction, holder: LeaseHolder, span: timedelta, is_stopping: bool
+) -> bool:
+    values = {"now": tx.now, "until": tx.mono + span // MICROSECOND, "stopping": is_stopping}
+    return tx.run("workers.heartbeat", **values, **_identity(holder)).rowcount > 0
 
 
 def _identity(holder: LeaseHolder) -> dict[str, str]:

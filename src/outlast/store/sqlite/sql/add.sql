@@ -5,12 +5,13 @@ SELECT 1 FROM outlast_jobs WHERE id = :id;
 -- @job
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, retry_of, root, group_id, member_of, template_id, template_at, schedule_id
+  slot_at, start_deadline, retry_of, root, group_id, member_of, template_id, template_at,
+  schedule_id, active_key
 )
 VALUES (
   :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
   :slot_at, :start_deadline, :retry_of, :root, :group_id, :member_of, :template_id, :template_at,
-  :schedule_id
+  :schedule_id, :active_key
 );
 
 -- @wait

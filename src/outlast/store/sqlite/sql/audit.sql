@@ -39,7 +39,12 @@ SELECT
     FROM outlast_reservations AS v
     WHERE v.job_id = j.id
   ),
-  j.member_of IS NOT NULL, g.id
+  j.member_of IS NOT NULL, g.id,
+  j.active_key,
+  (
+    SELECT h.job_id FROM outlast_keys AS h
+    WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
+  )
 FROM outlast_jobs AS j
 LEFT JOIN outlast_waiting AS w ON w.job = j.seq
 LEFT JOIN outlast_open_runs AS o ON o.job = j.seq

@@ -29,13 +29,15 @@ DELETE FROM temp.outlast_selected;
 
 -- @select
 -- The index range of each type yields its first jobs; only those are sorted together. Beyond
--- :limit only `lease` jobs without a loss may be prefetched, hence two ranges per type.
+-- :limit only `lease` jobs without a loss and with two attempts left may be prefetched, hence two
+-- ranges per type.
 INSERT INTO temp.outlast_selected (job)
 SELECT job
 FROM (
   SELECT
     w.job,
     w.delivery,
+    w.failures,
     w.losses,
     row_number() OVER (
       ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
@@ -70,12 +72,20 @@ FROM (
       WHERE i.queue = :queue AND i.type = t.value AND i.state = 'queued'
         AND (i.start_deadline IS NULL OR i.start_deadline >= :now)
         AND i.delivery = 'lease' AND i.losses = 0 AND :prefetch > 0
+        AND (
+          SELECT j.max_attempts IS NULL OR j.max_attempts > i.failures + 1
+          FROM outlast_jobs AS j WHERE j.seq = i.job
+        )
       ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
       LIMIT :limit + :prefetch
     )
   )
 )
-WHERE claim_order <= :limit OR (delivery = 'lease' AND losses = 0)
+WHERE claim_order <= :limit
+  OR delivery = 'lease' AND losses = 0 AND (
+    SELECT j.max_attempts IS NULL OR j.max_attempts > failures + 1
+    FROM outlast_jobs AS j WHERE j.seq = job
+  )
 ORDER BY claim_order
 LIMIT :limit + :prefetch;
 
@@ -93,6 +103,28 @@ WHERE w.job = :job AND w.state = 'queued'
       SELECT 1 FROM outlast_open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
     )
   );
+
+-- @fitting
+-- How many of the selected jobs fit: up to the one whose params reach :most bytes. The recursion
+-- reads no params beyond that.
+WITH RECURSIVE fitting (n, bytes) AS (
+  SELECT 0, 0
+  UNION ALL
+  SELECT
+    f.n + 1,
+    f.bytes + (
+      SELECT length(CAST(j.params AS BLOB))
+      FROM temp.outlast_selected AS p
+      CROSS JOIN outlast_jobs AS j ON j.seq = p.job
+      WHERE p.n = f.n + 1
+    )
+  FROM fitting AS f
+  WHERE f.bytes < :most AND f.n < :selected
+)
+SELECT max(n) FROM fitting;
+
+-- @leave_rest
+DELETE FROM temp.outlast_selected WHERE n > :fitting;
 
 -- @worker
 INSERT INTO outlast_workers (instance_id, boot_id)

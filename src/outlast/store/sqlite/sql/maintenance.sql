@@ -171,3 +171,12 @@ WHERE seq IN (SELECT value FROM json_each(:groups))
 DELETE FROM outlast_groups
 WHERE sealed_at IS NULL AND swept AND created_at < :before
   AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);
+
+-- @delete_events_of_no_job
+-- Ids rise with time: only the oldest events are looked at.
+DELETE FROM outlast_events
+WHERE id IN (
+  SELECT e.id
+  FROM (SELECT id, at FROM outlast_events WHERE job IS NULL ORDER BY id LIMIT :limit) AS e
+  WHERE e.at < :before
+);

@@ -29,8 +29,9 @@ ORDER BY e.id;
 
 -- @events_of_no_job
 SELECT e.id, e.at, NULL, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
-FROM outlast_events AS e
-WHERE e.job IS NULL
+FROM (
+  SELECT * FROM outlast_events WHERE job IS NULL ORDER BY id DESC LIMIT :limit
+) AS e
 ORDER BY e.id;
 
 -- @event_stream

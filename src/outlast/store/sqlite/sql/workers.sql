@@ -18,8 +18,12 @@ ON CONFLICT (instance_id, boot_id) DO UPDATE SET
   info = excluded.info;
 
 -- @heartbeat
+-- Element 8 of the information is whether the worker is stopping.
 UPDATE outlast_workers
-SET seen_at = :now, alive_until = :until
+SET
+  seen_at = :now,
+  alive_until = :until,
+  info = CASE WHEN :stopping THEN json_set(info, '$[8]', json('true')) ELSE info END
 WHERE instance_id = :instance AND boot_id = :boot
   AND started_at IS NOT NULL AND stopped_at IS NULL;
 

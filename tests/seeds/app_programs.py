@@ -1,4 +1,4 @@
-"""The parts that apps and workers play in processes of their own, until they are killed."""
+"""Programs of child processes that run an app or a worker until they are killed."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from outlast import Backoff, Outlast, Run
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 
-from .parts import TYPE
+from .store_programs import TYPE
 
 
 async def hold_a_story(

@@ -1,4 +1,4 @@
-"""Random lives of a store: what may happen to it in any order, in a process that may die."""
+"""Random operations on a store, in any order, in a process that may be killed."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from support.crash.sqlite_target import dump
 
-from .parts import LEASE, SECOND, TYPE
+from .store_programs import LEASE, SECOND, TYPE
 
 ENDS: Final[list[Event]] = [
     Succeeded('"done"'),
@@ -53,7 +53,7 @@ STATEMENTS: Final = 400
 """Fewer than any `random_work` sends, both sides of each counted: all of it never gets done."""
 
 
-async def live_and_die(_mouth: Connection, path: Path, seed: int, hour: int) -> None:
+async def operate_until_killed(_mouth: Connection, path: Path, seed: int, hour: int) -> None:
     """Do random things to the store until this process kills itself at a random statement."""
     random = Random(seed)
     left = random.randrange(5, 200)
@@ -68,12 +68,12 @@ async def live_and_die(_mouth: Connection, path: Path, seed: int, hour: int) -> 
     clock.advance(timedelta(hours=hour))
     store = SqliteStore(path, clock=clock, probe=probe)
     await store.open()
-    life = Life(store, clock, random, hour)
+    operations = RandomOperations(store, clock, random, hour)
     while True:
-        await random.choice(life.habits)()
+        await random.choice(operations.all)()
 
 
-async def work_and_die(mouth: Connection, path: Path, seed: int) -> None:
+async def work_until_killed(mouth: Connection, path: Path, seed: int) -> None:
     """Do the same random things every time, and tell the number of each one that is durable.
 
     The process kills itself at a random statement after the store is open.
@@ -97,20 +97,20 @@ async def random_work(path: Path, seed: int, probe: Probe | None = None) -> Asyn
     ids = Ids(clock.now, Random(seed).getrandbits)
     store = SqliteStore(path, clock=clock, ids=ids, probe=probe)
     await store.open()
-    life = Life(store, clock, random, seed)
+    operations = RandomOperations(store, clock, random, seed)
     yield 0
     for number in range(1, 41):
-        await random.choice(life.habits)()
+        await random.choice(operations.all)()
         yield number
     await store.close()
 
 
-class Life:
-    """What may happen to a store, in any order; each habit writes once."""
+class RandomOperations:
+    """What may happen to a store, in any order; each operation writes once."""
 
     def __init__(self, store: SqliteStore, clock: FakeClock, random: Random, seed: int) -> None:
-        self.habits = [self.add, self.add, self.claim, self.claim, self.end, self.end, self.cancel,
-                       self.reclaim, self.promote, self.prune]  # fmt: skip
+        self.all = [self.add, self.add, self.claim, self.claim, self.end, self.end, self.cancel,
+                    self.reclaim, self.promote, self.prune]  # fmt: skip
         self._store = store
         self._clock = clock
         self._random = random

@@ -1,4 +1,4 @@
-"""Where the stores of the seed tests are: addresses at which no test has been."""
+"""URLs of stores for the seed tests, each used by one test only."""
 
 import os
 import secrets
@@ -21,7 +21,7 @@ def keyvalue() -> tuple[str, ...]:
     return ("etcd", "dynamodb") if is_full else ("etcd",)
 
 
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """On the session's server of that kind."""
     prefix = f"seeds-{secrets.token_hex(4)}"
     match request.param:

@@ -1,4 +1,4 @@
-"""What the tests of transactions on PostgreSQL share."""
+"""Statements and counts that the tests of PostgreSQL transactions share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What the tests of notifications share: the sockets of a folder, and a subscriber."""
+"""The sockets of a notification folder, and a subscriber that collects notifications."""
 
 import asyncio
 import queue

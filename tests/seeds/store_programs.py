@@ -1,4 +1,4 @@
-"""The parts that processes of their own play; each tells through the pipe it gets first."""
+"""Programs of child processes that use a store; each reports through the pipe it gets first."""
 
 import os
 import resource

@@ -1,0 +1,76 @@
+"""A living worker keeps its name while the connection of its lock is broken."""
+
+import re
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from outlast.core.worker import SUPERVISED_BOOT_PREFIX, WorkerInfo
+from outlast.process_identity import process_name
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.stores import ids_for_test
+from outlast.worker.supervisor.identity import identify
+from outlast.worker.supervisor.options import WorkerOptions
+from support.dead_process import dead_process_name
+from support.engines.memory import MemoryEngine
+
+HOST = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100]
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(clock: FakeClock) -> AsyncIterator[KeyValueStore]:
+    opened = KeyValueStore(MemoryEngine(), clock=clock, ids=ids_for_test(clock))
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def register(store: KeyValueStore, boot_id: str) -> None:
+    """Register the first worker of this host, which has sent its heartbeat; its lock is free."""
+    info = WorkerInfo(
+        instance_id=f"{HOST}-1",
+        boot_id=boot_id,
+        host=HOST,
+        pid=1,
+        queues=("default",),
+        types=(),
+        concurrency=1,
+    )
+    await store.register_worker(info)
+    assert await store.heartbeat(info.holder, span=MINUTE)
+
+
+async def named(store: KeyValueStore) -> str:
+    options = WorkerOptions(app="app")
+    identity = await identify(store, options, process_name(SUPERVISED_BOOT_PREFIX, "new"))
+    await identity.release()
+    return identity.holder.instance_id
+
+
+async def test_a_worker_that_may_be_alive_keeps_its_name_though_its_lock_is_free(
+    store: KeyValueStore, clock: FakeClock
+) -> None:
+    await register(store, process_name(SUPERVISED_BOOT_PREFIX, "1"))
+
+    while_it_may_live = await named(store)
+    clock.advance(2 * MINUTE)
+
+    assert while_it_may_live == f"{HOST}-2"
+    assert await named(store) == f"{HOST}-1"
+
+
+async def test_the_name_of_a_worker_that_is_proved_dead_is_free_at_once(
+    store: KeyValueStore,
+) -> None:
+    await register(store, dead_process_name(SUPERVISED_BOOT_PREFIX))
+
+    assert await named(store) == f"{HOST}-1"
