@@ -114,9 +114,8 @@ async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, Held
     in_use = await _names_in_use(store)
     for number in count(1):
         name = f"{host}-{number}"
-        if name not in in_use and (
-            lock := await store.acquire_lock(f"worker.{name}", lasting=True)
-        ):
+        lock_name = f"worker.{name}"
+        if name not in in_use and (lock := await store.acquire_lock(lock_name, lasting=True)):
             return name, lock
     raise AssertionError("count() never ends")
 
