@@ -40,10 +40,10 @@ class Locks:
 async def test_a_start_cut_off_between_two_locks_can_be_repeated():
     store = Locks()
     with pytest.raises(StoreUnavailable):
-        await identify(store, OPTIONS)
+        await identify(store, OPTIONS, "boot-1")
     assert store.held == set()
 
-    identity = await identify(store, OPTIONS)
+    identity = await identify(store, OPTIONS, "boot-1")
 
     assert identity.holder.instance_id == "one"
     assert len(identity.locks) == 3

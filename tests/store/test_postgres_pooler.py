@@ -89,7 +89,7 @@ async def test_the_identity_of_a_worker_pins_one_connection_of_the_pooler(
 ) -> None:
     """Its pool has four: with one for each lock, nothing else would get one."""
     options = WorkerOptions(app="none:app", instance_id="one", topology="single")
-    identity = await identify(store, options)
+    identity = await identify(store, options, "boot-1")
     others = [await store.acquire_lock(f"lasting-{n}", lasting=True) for n in range(3)]
 
     assert len(identity.locks) == 3

@@ -5,12 +5,12 @@ import asyncio
 import asyncpg
 import psycopg
 import pytest
-from worker_world import QUICK, SOON, statuses, until
+from worker_world import QUICK, SOON, statuses
 
 from outlast import Backoff, Outlast, Run, State
 from outlast.errors import StoreUnavailable
 from outlast.store.postgres import handler_connection, pool
-from support.servers.fault_proxy import fault_proxy
+from outlast.store.postgres.handler_transaction import PostgresTransaction
 
 ONCE = Backoff(1)
 """No retry: a failure would be the end of the job."""
@@ -170,30 +170,43 @@ async def test_transactions_beyond_the_most_that_are_open_wait_for_their_turn(
     assert await outside.fetchval("SELECT count(*) FROM effects") == 10
 
 
+class _CutAtCommit:
+    """Runs statements of a handler's transaction; the connection breaks at its commit, once."""
+
+    def __init__(self, runner, lost):
+        self._runner, self._lost = runner, lost
+        self.fetch = runner.fetch
+
+    async def change(self, name, values):
+        if name != "unit_of_work.commit" or not self._lost:
+            return await self._runner.change(name, values)
+        if self._lost.pop() == "reply":
+            await self._runner.change(name, values)
+        raise ConnectionResetError("cut, says the test")
+
+
 @both
-@pytest.mark.parametrize("lost", ["reply", "request"])
+@pytest.mark.parametrize("place", ["reply", "request"])
 async def test_a_commit_cut_off_happens_once_and_costs_no_attempt(
-    postgres, postgres_url, outside, thread, lost
+    postgres_url, outside, thread, place, monkeypatch
 ):
     """Its reply is lost: the end is found. It never arrives: the run is released and repeated."""
-    with fault_proxy(postgres.port) as network:
-        url = postgres_url.replace(f":{postgres.port}/", f":{network.port}/")
-        async with Outlast(url, settings=QUICK.with_(retention=None)) as app:
-            pay = paying(app, thread)
-            lose = network.lose_reply if lost == "reply" else network.lose_request
-            async with app.worker() as worker:
-                await until(lambda: _is_registered(app))  # by a transaction; no other one follows
-                cut = lose("COMMIT")
-                handle = await pay.enqueue()
-                job = await handle.wait(SOON)
+    lost, finish = [place], PostgresTransaction._finish
 
-                assert worker.refused == 0
-            found = tuple(await statuses(app, handle))
-    assert cut.is_set()
+    async def finish_and_cut(self, changes):
+        self._handler_connection.runner = _CutAtCommit(self._handler_connection.runner, lost)
+        return await finish(self, changes)
+
+    monkeypatch.setattr(PostgresTransaction, "_finish", finish_and_cut)
+    async with Outlast(postgres_url, settings=QUICK) as app:
+        pay = paying(app, thread)
+        async with app.worker() as worker:
+            handle = await pay.enqueue()
+            job = await handle.wait(SOON)
+
+            assert worker.refused == 0
+        found = tuple(await statuses(app, handle))
+    assert not lost
     assert job.state is State.SUCCEEDED
-    assert found == (SERVED if lost == "request" else SERVED[1:])
+    assert found == (SERVED if place == "request" else SERVED[1:])
     assert await outside.fetchval("SELECT count(*) FROM effects") == 1
-
-
-async def _is_registered(app):
-    return bool(await app._store.workers())

@@ -49,6 +49,7 @@ class PooledConnection:
         self._runner: AsyncpgRunner | None = None
         self._watch: StatementWatch | None = None
         self._lost: list[SessionKey] = []
+        self._stopping: list[StatementWatch] = []  # those of broken connections
 
     @asynccontextmanager
     async def acquire(self, *, limit: float | None = None) -> AsyncIterator[AsyncpgRunner]:
@@ -102,8 +103,10 @@ class PooledConnection:
             self._runner.connection.terminate()
             self._runner = None
         watch, self._watch = self._watch, None
-        if watch is not None and watch.session is not None:
-            self._lost = [*self._lost, watch.session][-MAX_LOST_SESSIONS:]
+        if watch is not None:
+            self._stopping = [*self._stopping, watch][-MAX_LOST_SESSIONS:]
+            if watch.session is not None:
+                self._lost = [*self._lost, watch.session][-MAX_LOST_SESSIONS:]
 
     async def close(self) -> None:
         """Wait for the current user and close the connection; idempotent."""
@@ -111,7 +114,11 @@ class PooledConnection:
             if self._runner is not None and not self._runner.connection.is_closed():
                 with suppress(*CONNECTION_ERRORS):
                     await self._runner.connection.close(timeout=1)
+            if self._watch is not None:
+                self._stopping.append(self._watch)
             self._runner = self._watch = None
+            for watch in self._stopping:
+                await watch.stopped()
 
     def terminate(self) -> None:
         """Close the connection without waiting, from any thread: its loop may be closed."""

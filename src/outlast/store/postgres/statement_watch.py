@@ -61,7 +61,8 @@ class StatementWatch:
         self.session = session
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._checking: asyncio.Task[None] | None = None
+        self._statements = 0  # the number of the current one
+        self._checks: set[asyncio.Task[None]] = set()
         self.limit_to(None)
 
     def limit_to(self, seconds: float | None) -> None:
@@ -74,19 +75,27 @@ class StatementWatch:
         self._timer = self._loop.call_later(self._interval, self._start_checking)
 
     def __exit__(self, *_: object) -> None:
+        self._statements += 1
         if self._timer is not None:
             self._timer.cancel()
-        if self._checking is not None:
-            self._checking.cancel()
-            self._checking = None
+
+    async def stopped(self) -> None:
+        """Wait for a check under way. It is never cancelled: the driver would leak its socket."""
+        if self._checks:
+            await asyncio.wait(self._checks)
 
     def _start_checking(self) -> None:
-        self._checking = asyncio.create_task(self._check(), name="outlast-statement-watch")
+        task = asyncio.create_task(self._check(), name="outlast-statement-watch")
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
 
     async def _check(self) -> None:
-        since, unsent = self._loop.time() - self._interval, _unsent(self._connection)
-        while True:
+        statement, unsent = self._statements, _unsent(self._connection)
+        since = self._loop.time() - self._interval
+        while statement == self._statements:
             state = await self._look()
+            if statement != self._statements:
+                return  # it was answered meanwhile
             before, unsent = unsent, _unsent(self._connection)
             if state is StatementState.SILENT and unsent < before:
                 state = StatementState.WORKING

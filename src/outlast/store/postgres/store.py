@@ -109,12 +109,13 @@ class PostgresStore(
         if self._owner_pid == os.getpid():
             return
         with translated(self.address):
-            runner, _ = await open_watched(self.address, self._probe)
+            runner, watch = await open_watched(self.address, self._probe)
             try:
                 await migrate(runner, self.address)
             finally:
                 with suppress(Exception):
                     await runner.connection.close(timeout=1)
+                await watch.stopped()
         with self._guard:
             self._pools.clear()  # after a fork, the parent keeps its own pools
             self._owner_pid = os.getpid()

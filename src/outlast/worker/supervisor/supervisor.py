@@ -70,9 +70,6 @@ MAX_CLOSE_ATTEMPTS: Final = 5
 TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
 """Errors of the store that a starting worker waits out."""
 
-RETRY_PAUSE_S: Final = 0.5
-"""Seconds between two attempts of a step of the start."""
-
 
 BackgroundServices = Callable[[Store, Settings, asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -381,7 +378,7 @@ async def retry_transient(step: Callable[[], Awaitable[T]]) -> T:
             result = await step()
         except TRANSIENT_ERRORS as error:
             outage.failed(error)
-            await asyncio.sleep(RETRY_PAUSE_S)
+            await asyncio.sleep(0.5)
         else:
             outage.recovered()
             return result
