@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
@@ -26,8 +27,14 @@ THINNED = frozenset({"test_dynamodb.py", "test_etcd.py"})
 """The suite on servers that take milliseconds for each request."""
 
 
+settings.register_profile(
+    "any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any_machine")  # a slow or busy machine fails no property
+
+
 def pytest_configure() -> None:
-    """Ctrl-C is heard, by us and by whom we start, also where whoever started us ignores it."""
+    """Handle Ctrl-C here and in child processes, even if the parent process ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
