@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from outlast.clock import from_micros, to_micros
 from outlast.core.explain import BlockingJob, WaitFacts, able, in_use, types_wanted_by
@@ -18,9 +18,6 @@ from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import reservations as reservation_rows
 
 Row = Sequence[Any]
-
-_LEASE_UNTIL: Final = -2
-"""Index of the end of the lease in a job row."""
 
 
 def overview(
@@ -106,7 +103,7 @@ class WaitRows:
         }
 
     def _is_lease_expired(self, mono: int) -> bool:
-        until = self.job[_LEASE_UNTIL]
+        until = self.job[job_rows.LEASE_UNTIL]
         return until is not None and until <= mono
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from outlast.clock import from_micros, to_micros
 from outlast.core.decide import Change
@@ -110,6 +110,10 @@ def claim(row: Sequence[Any]) -> Claim:
         most,
         slot_at=from_micros(slot_at),
     )
+
+
+LEASE_UNTIL: Final = 30
+"""Index of the end of the lease in a job row, which `job` skips."""
 
 
 def job(row: Row) -> Job:

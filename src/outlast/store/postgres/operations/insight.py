@@ -22,7 +22,6 @@ from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import reservations as reservation_rows
 
 BYTES_PER_MEGABYTE = 1_000_000
-_LEASE_UNTIL_COLUMN = -2
 
 
 class PostgresInsightOperations(PostgresOperations):
@@ -155,5 +154,5 @@ async def _ahead(
 
 
 def _is_expired(row: Row, mono: int) -> bool:
-    until = row[_LEASE_UNTIL_COLUMN]
+    until = row[job_rows.LEASE_UNTIL]
     return until is not None and until <= mono
