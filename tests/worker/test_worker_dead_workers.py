@@ -242,7 +242,11 @@ async def test_the_direct_job_of_a_dead_caller_is_cancelled_at_once(store: Store
 
 
 @pytest.mark.parametrize("store", SESSION_LOCKS, indirect=True)
-@pytest.mark.parametrize("caller", [process_name("caller.", "1"), "caller.0123456789abcdef.1.1.x"])
+@pytest.mark.parametrize(
+    "caller",
+    [process_name("caller.", "1"), "caller.0123456789abcdef.1.1.x"],
+    ids=["this process", "another machine"],
+)
 async def test_the_direct_job_of_a_living_caller_whose_lock_is_free_waits_for_its_reservation(
     store: Store, clock: FakeClock, caller: str
 ) -> None:
