@@ -25,6 +25,7 @@ SAMPLES: Final[Mapping[str, str]] = {
 """A value for each type that a statement is asked with."""
 
 NAMED: Final[Mapping[str, str]] = {
+    "xid": "'7'",
     "group_id": f"'{GROUP}'",
     "group": f"'{GROUP}'",
     "states": "ARRAY['queued', 'running', 'failed']::text[]",
