@@ -87,7 +87,7 @@ async def test_both_types_are_accepted_and_an_unknown_one_is_refused(
     async with companion.app:
         await companion.schedule_sync("ada")
         await companion.schedule_summary("ada", MONDAY)
-        with pytest.raises(TypeNotFound, match=r"weekly_summary.*daily_summary, user_sync"):
+        with pytest.raises(TypeNotFound, match=r"weekly_summary.*did you mean daily_summary"):
             companion.app.registry.dump_params("weekly_summary", {"user_id": "ada"})
 
     types = sql.rows("SELECT type FROM outlast_jobs ORDER BY seq")
