@@ -23,7 +23,7 @@ from outlast.core.position import Anchor, MoveTo
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.store.contract.jobs import Filter
-from outlast.store.postgres import pool
+from outlast.store.postgres import pooled_connection
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
 from outlast.store.postgres.store import PostgresStore
@@ -121,7 +121,7 @@ async def _cost(url: str, act: Act, monkeypatch: pytest.MonkeyPatch) -> Counter[
     store = PostgresStore(url)
     await store.open()
     with monkeypatch.context() as patched:
-        patched.setattr(pool, "AsyncpgRunner", CountingLane)
+        patched.setattr(pooled_connection, "AsyncpgRunner", CountingLane)
         CountingLane.blocks.clear()
         await act(store)
         await store.close()
