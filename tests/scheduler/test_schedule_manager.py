@@ -288,3 +288,24 @@ async def test_declared_schedules_wait_for_a_busy_store_and_tell_what_is_wrong(
 
 
 def _nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "step"),
+    [
+        ({"timzone": "Europe/Berlin"}, "schedule b has an unknown option 'timzone'; did you mean"),
+        ({"job": "report"}, "unknown option 'job'"),
+    ],
+)
+def test_a_misspelt_option_of_a_declared_schedule_is_refused(options, step):
+    app = Outlast("sqlite:///unused.db")
+
+    with pytest.raises(InvalidSchedule, match=step):
+        app.schedule("b", "1 * * * *", "report", coalesce=True, misfire_grace="5s", **options)
+
+
+def test_a_declared_schedule_without_a_job_is_refused_by_its_name():
+    app = Outlast("sqlite:///unused.db")
+
+    with pytest.raises(InvalidSchedule, match="schedule ticks has no job to run; give a job type"):
+        app.schedule("ticks", every="1s", coalesce=True, misfire_grace="5s")

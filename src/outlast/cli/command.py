@@ -90,8 +90,13 @@ class CommandContext:
 
     def with_target(self, text: str) -> str:
         """Return the text with the target in each `outlast …` command, so that it can be pasted."""
+        return re.sub(r"`(outlast [^`]*)`", self._with_target, text)
+
+    def _with_target(self, found: re.Match[str]) -> str:
         option = self.target_option
-        return re.sub(r"`(outlast [^`]*)`", lambda found: f"`{found[1]}{option}`", text)
+        if self.where.app is None and found[1].startswith("outlast worker"):
+            option = " -a module:attribute"  # a worker needs the code, not only the store
+        return f"`{found[1]}{option}`"
 
     @property
     def knows_types(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final, Unpack
 from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord
+from outlast.core.suggestion import did_you_mean
 from outlast.core.template import KIND
 from outlast.errors import InvalidSchedule, ScheduleChanged, ScheduleNotFound, TemplateNotFound
 from outlast.jobs.client import Client
@@ -53,13 +54,28 @@ def declare(
 ) -> ScheduleDeclaration:
     """Return a validated declaration; a template is looked up when a worker writes it.
 
-    Raises InvalidSchedule if the rule is invalid or the name is declared already.
+    Raises InvalidSchedule if the rule or an option is invalid, no job is given, or the name is
+    declared already.
     """
     check_name(name, what="the name of a schedule")
     if name in known:
         raise InvalidSchedule(f"schedule {name} is declared already; rename one of the two")
+    check_options(name, options)
+    if options.get("job_type") is None and options.get("template") is None:
+        raise InvalidSchedule(
+            f"schedule {name} has no job to run; give a job type (job_type=…) or a template"
+        )
     rule_of(options)
     return ScheduleDeclaration(name=name, options=options)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise InvalidSchedule for the first option that no schedule has."""
+    known = ScheduleEdits.__annotations__.keys() | ScheduleOptions.__annotations__.keys()
+    for option in options.keys() - known:
+        raise InvalidSchedule(
+            f"schedule {name} has an unknown option {option!r}; {did_you_mean(option, known)}"
+        )
 
 
 class ScheduleManager:
@@ -98,6 +114,7 @@ class ScheduleManager:
         Raises ScheduleChanged if `expected` is given and is not the schedule version.
         """
         given: Mapping[str, Any] = edits
+        check_options(name, given)
         schedule = await self.get(name)
         source = await self._source(given, schedule.plan)
         return await self._write(
@@ -217,6 +234,7 @@ class ScheduleManager:
 
     async def _plan(self, name: str, given: Mapping[str, Any]) -> Plan:
         check_name(name, what="the name of a schedule")
+        check_options(name, given)
         source = await self._source(given, None)
         return new_plan(name, given, source.with_name(given.get("job_name")))
 
