@@ -63,6 +63,7 @@ SEVERAL = {
     "add_refused_among_good",
     "add_with_everything",
     "apply_mixed",
+    "claim_large",
     "claim_some",
     "group_close_by_several",
     "group_member_too_late",
