@@ -32,6 +32,7 @@ OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
     "active", "key",  # scopes of keys
     "ended",  # the guard `state`, once it is known to be an end
     "cancel_requested",  # a reason
+    "$[8]", "true",  # a worker that is stopping, in its description
     "%06x", "there is no job ", "job ", " has not ended", " has a successor already: ",
     "table", "outlast_meta",  # of the schema
     "", "$[#]", " token=", " key=", " bucket=", " slot_at=",  # the rows that strays are

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from worker_world import SOON, all_slots_work, locked, query, quick, shaky, statuses, until
 
-from outlast import Backoff, Run, State
+from outlast import Backoff, Run, RunStatus, State
 from outlast.errors import StoreBusy, StoreFull
 from outlast.worker import finisher
 
@@ -126,7 +126,7 @@ async def test_work_goes_on_soon_after_the_stores_return_however_long_it_was_awa
     assert (pauses[0], pauses[5], pauses[-1]) == (0.2, 1.0, 1.0)
 
 
-async def test_a_transaction_that_cannot_begin_is_a_failure_like_any_other(app, path):
+async def test_a_run_whose_transaction_cannot_begin_is_released_and_spends_no_attempt(app, path):
     started, go = asyncio.Event(), asyncio.Event()
 
     @app.job(retry=Backoff(3, base="1ms"))
@@ -145,8 +145,9 @@ async def test_a_transaction_that_cannot_begin_is_a_failure_like_any_other(app, 
             await until(lambda: worker.unwritten == [handle.id])
         result = await handle.result(SOON)
 
-    assert result == 2
-    assert "StoreBusy" in (await app.runs(handle.id))[0].error
+    runs = await app.runs(handle.id)
+    assert result == 1, "its attempt"
+    assert [run.status for run in runs] == [RunStatus.RELEASED, RunStatus.SUCCEEDED]
 
 
 class Pages:
