@@ -218,7 +218,9 @@ async def test_connection_to_memory_is_refused(store: SqliteStore, path: Path) -
 
 @pytest.mark.parametrize("thing", [None, "jobs.db", object()], ids=["None", "text", "thing"])
 async def test_what_is_no_connection_is_refused(store: SqliteStore, thing: Any) -> None:
-    with pytest.raises(InvalidArgument, match=rf"tx is a {type(thing).__name__}; give a connection of sqlite3"):
+    with pytest.raises(
+        InvalidArgument, match=rf"tx is a {type(thing).__name__}; give a connection of sqlite3"
+    ):
         await store.add_within(thing, [make_job()])
 
 
