@@ -149,14 +149,18 @@ def test_every_query_of_s1_is_a_command_with_its_columns(world: tuple[Path, str]
 
 
 @pytest.mark.slow
-def test_the_command_may_be_repeated_in_its_folder(world: tuple[Path, str], tmp_path: Path) -> None:
-    folder, _ = world
+def test_the_command_may_be_repeated_and_shows_only_its_own_rows(
+    world: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, told = world
     copytree(folder, tmp_path / "studio")
 
     done = python("-m", "story_studio.run", "studio", folder=tmp_path)
 
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, ""), "warnings go to studio.log"
     assert done.stdout.count("SKIPPED") > 1, "the notes are there already"
+    assert len(show("jobs", tmp_path / "studio")) == 2 * len(show("jobs", folder))
+    assert done.stdout.count("\n") == told.count("\n")
 
 
 def test_a_query_is_asked_as_the_readme_says(world: tuple[Path, str]) -> None:
