@@ -7,6 +7,12 @@ from pages import ROOT, play
 
 PAGES = [
     "docs/learn/quickstart.md",
+    "docs/howto/executors.md",
+    "docs/howto/progress-and-cancel.md",
+    "docs/howto/read-jobs-and-results.md",
+    "docs/howto/pydantic-models.md",
+    "docs/howto/limits-and-retention.md",
+    "docs/howto/fastapi.md",
     "docs/howto/order-and-groups.md",
     "docs/howto/schedules.md",
     "docs/howto/errors-to-sentry.md",
