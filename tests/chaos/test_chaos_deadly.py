@@ -5,7 +5,7 @@ How much later those end is measured by `python -m bench takeover`.
 
 import pytest
 
-from .tree import until
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 
