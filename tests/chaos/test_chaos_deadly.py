@@ -29,6 +29,18 @@ def test_job_that_always_kills_its_process_is_a_dead_letter_after_exactly_its_li
     assert tree.code is None
 
 
+def test_job_that_takes_all_memory_starts_no_more_often_than_its_limit(grow, ledger, notes):
+    """Which allocation fails is not known, so neither is how a run ends: each one is charged."""
+    grow("-p", "2").ready(2)
+
+    [job] = ledger.enqueue(("eats", {}))
+    until(lambda: ledger.state(job) == "dead_letter", what="the dead letter")
+
+    assert 1 <= len(notes.of(job)) <= LIMIT
+    assert {status for status, _ in ledger.ends(job)} <= {"lost", "failed"}
+    assert ledger.failures(job) == LIMIT
+
+
 @pytest.mark.parametrize("kind", ["exits", "crashes"])
 def test_good_jobs_beside_a_deadly_one_end_and_are_not_charged(grow, ledger, kind):
     tree = grow("-p", "3").ready(3)
