@@ -24,7 +24,6 @@ def project(tmp_path: Path) -> Path:
 
 def run_pytest(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["-m", "pytest", "-p", "pytest_outlast", "-p", "no:cacheprovider", "-W", "error"]
-    command += ["-o", "asyncio_default_fixture_loop_scope=function"]  # or pytest-asyncio warns
     return subprocess.run(
         [sys.executable, *command, *arguments],
         cwd=project,
