@@ -67,6 +67,40 @@ async def test_each_wait_is_twice_the_one_before(app):
     assert chosen == [timedelta(milliseconds=60 * n) for n in (1, 2, 4)] + [None]
 
 
+async def test_listed_waits_are_those_of_the_retries(app):
+    reported = []
+    app.on_failure(reported.append)
+
+    @app.job(retry=["1ms", "3ms"])
+    async def fail() -> None:
+        raise ValueError("always")
+
+    async with app.worker():
+        handle = await fail.enqueue()
+        await handle.wait(SOON)
+
+    chosen = [failure.retry_in for failure in reported]
+    assert chosen == [timedelta(milliseconds=1), timedelta(milliseconds=3), None]
+
+
+async def test_a_wait_function_that_fails_costs_no_job(app):
+    def broken(_: int) -> str:
+        raise LookupError("no wait today")
+
+    @app.job(retry=Backoff(2, delays=broken))
+    async def fail() -> None:
+        raise ValueError("always")
+
+    async with app.worker():
+        handle = await fail.enqueue()
+        assert (await handle.wait(SOON)).state is State.DEAD_LETTER
+
+    errors = [run.error for run in await app.runs(handle.id)]
+    assert len(errors) == 2
+    assert "no wait today" in errors[0]
+    assert errors[0].splitlines()[-1] == "ValueError: always"
+
+
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 async def test_a_job_dies_after_exactly_its_attempts_with_the_traceback_kept(app, attempts):
     calls = []
