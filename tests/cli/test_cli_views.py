@@ -144,7 +144,7 @@ def test_templates_and_groups_are_listed(cli: Cli) -> None:
     job_id = cli.out("template", "enqueue", "weekly").strip()
 
     assert [each["name"] for each in cli.documents("template", "list")] == ["weekly"]
-    assert cli.documents("show", job_id)[0]["params"] == '{"left":3}'
+    assert cli.documents("show", job_id)[0]["params"] == {"left": 3}
     assert cli.documents("group", "list") == []
     assert cli("template", "enqueue", "nothing").exit_code == 3
     cli.out("template", "remove", "weekly")

@@ -1,7 +1,7 @@
 """`outlast doctor`: health checks, each with a remedy."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from shlex import quote
 from typing import Final, Literal
@@ -52,12 +52,13 @@ async def doctor_command(ctx: CommandContext, /) -> int:
     context = CheckContext(ctx, overview, workers)
     findings = [finding for check in CHECKS async for finding in check(context)]
     for finding in findings:
+        fix = finding.fix and ctx.with_target(finding.fix)
         if ctx.out.as_json:
-            ctx.out.record(finding)
+            ctx.out.record(replace(finding, fix=fix))
             continue
         ctx.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
-        if finding.fix:
-            ctx.out.line(f"{'':<16}  fix: {ctx.with_target(finding.fix)}")
+        if fix:
+            ctx.out.line(f"{'':<16}  fix: {fix}")
     warned = sum(finding.verdict == "warn" for finding in findings)
     failed = sum(finding.verdict == "FAIL" for finding in findings)
     ctx.out.message(

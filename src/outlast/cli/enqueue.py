@@ -10,6 +10,7 @@ import click
 
 from outlast.cli import values
 from outlast.cli.command import CommandContext, Exit, command
+from outlast.cli.json_values import error_value, stored_json
 from outlast.core.explain import GateCode
 from outlast.core.job import Job
 from outlast.core.limits import MAX_DEPTH
@@ -103,12 +104,14 @@ async def _follow(ctx: CommandContext, handle: Handle[Any], time_limit: timedelt
             f"{ctx.target_option}`"
         ) from None
     ctx.out.message(f"{job.state} {job.reason or ''}".rstrip())
-    if job.state is not State.SUCCEEDED:
-        return Exit.FAILED
-    result = (await ctx.app.runs(job.id))[-1].result
-    if result is not None:
+    runs = await ctx.app.runs(job.id)
+    result, error = (runs[-1].result, runs[-1].error) if runs else (None, None)
+    if ctx.out.as_json:
+        end = {"id": job.id, "state": job.state, "reason": job.reason}
+        ctx.out.record({**end, "result": stored_json(result), "error": error_value(error)})
+    elif job.state is State.SUCCEEDED and result is not None:
         ctx.out.line(result)
-    return Exit.OK
+    return Exit.OK if job.state is State.SUCCEEDED else Exit.FAILED
 
 
 async def _wait_for_end(ctx: CommandContext, handle: Handle[Any]) -> Job:

@@ -17,6 +17,7 @@ async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
             {
                 "id": job.id,
                 "state": job.state,
+                "at": explanation.at,
                 "stop": explanation.stop,
                 "gates": explanation.gates,
             }

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from outlast.cli.command import CommandContext, command
+from outlast.cli.json_values import stored_json
 from outlast.cli.show import find
 from outlast.core.ids import JobId
 from outlast.core.printable import printable_lines
@@ -60,7 +61,8 @@ class JobLogFollower:
             self._print_file(run)
         if runs and runs[-1].progress != self._progress:
             self._progress = runs[-1].progress
-            self._message(f"progress {self._progress}", {"progress": self._progress})
+            value = {"run_id": runs[-1].run_id, "progress": stored_json(self._progress)}
+            self._message(f"progress {self._progress}", value)
         events = await self._ctx.app.events(self._job_id)
         for event in events[self._events :]:
             self._message(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)

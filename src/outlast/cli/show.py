@@ -8,7 +8,8 @@ import click
 
 from outlast.cli.command import CommandContext, command
 from outlast.cli.jobs import status_note
-from outlast.cli.output import ago, plain
+from outlast.cli.json_values import plain
+from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.event import EventRecord

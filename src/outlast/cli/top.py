@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from outlast.cli.command import CommandContext, command
+from outlast.cli.json_values import plain
 from outlast.cli.output import ago, count
 from outlast.core.job import Job
 from outlast.core.overview import Overview
@@ -41,7 +43,7 @@ async def top_command(ctx: CommandContext, /, once: bool, interval: float) -> No
     """Watch waiting jobs, running jobs and workers. Ctrl-C quits."""
     seen = await snapshot(ctx)
     if ctx.out.as_json:
-        ctx.out.record(seen)
+        ctx.out.record(_to_record(seen))
         return
     if once:
         ctx.out.print(_render(seen, []))
@@ -77,6 +79,16 @@ async def snapshot(ctx: CommandContext) -> dict[str, Any]:
         "queues": {queue.name: queue for queue in await store.queues()},
         "running": await store.find(Filter(states=frozenset({State.RUNNING})), limit=JOBS_SHOWN),
     }
+
+
+def _to_record(seen: dict[str, Any]) -> dict[str, Any]:
+    """Return the snapshot for `--json`, without mappings whose keys are values."""
+    ended = [
+        {"queue": queue, "state": state, "jobs": number}
+        for (queue, state), number in sorted(seen["overview"].ended.items())
+    ]
+    overview = {**plain(replace(seen["overview"], ended={})), "ended": ended}
+    return {**seen, "overview": overview, "queues": list(seen["queues"].values())}
 
 
 def _render(seen: dict[str, Any], rates: Sequence[int]) -> "RenderableType":
