@@ -12,6 +12,7 @@ from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.overview import Overview
 from outlast.core.worker import WorkerRecord
+from outlast.jobs.explanation import judged
 from outlast.store.open import without_password
 
 DAY: Final = timedelta(days=1)
@@ -48,7 +49,7 @@ async def doctor_command(ctx: CommandContext, /) -> int:
     Exit 0: no check failed, though some may warn. Exit 1: at least one failed.
     """
     overview = await ctx.app.store.overview(span=DAY)
-    workers = [worker for worker in await ctx.app.store.workers() if worker.is_alive]
+    workers = [each for each in judged(await ctx.app.store.workers()) if each.is_alive]
     context = CheckContext(ctx, overview, workers)
     findings = [finding for check in CHECKS async for finding in check(context)]
     for finding in findings:

@@ -15,8 +15,10 @@ from outlast.cli.output import ago, count
 from outlast.core.job import Job
 from outlast.core.overview import Overview
 from outlast.core.printable import printable
+from outlast.core.progress import describe_progress
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
+from outlast.jobs.explanation import judged
 from outlast.store.contract.jobs import Filter
 from outlast.store.contract.queues import Queue
 
@@ -75,7 +77,7 @@ async def snapshot(ctx: CommandContext) -> dict[str, Any]:
     store = ctx.app.store
     return {
         "overview": await store.overview(span=MINUTE),
-        "workers": [worker for worker in await store.workers() if worker.is_alive],
+        "workers": [each for each in judged(await store.workers()) if each.is_alive],
         "queues": {queue.name: queue for queue in await store.queues()},
         "running": await store.find(Filter(states=frozenset({State.RUNNING})), limit=JOBS_SHOWN),
     }
@@ -163,6 +165,12 @@ def _running(jobs: Sequence[Job], now: datetime) -> "RenderableType":
     table = _table("RUNNING", "TYPE", "FOR", "PROGRESS", "ON")
     for job in jobs:
         age = ago(job.started_at, now)
-        row = (job.id, job.type, age, job.progress or "", job.holder or "?")
+        row = (
+            job.id,
+            job.type,
+            age,
+            "" if job.progress is None else describe_progress(job.progress),
+            job.holder or "?",
+        )
         table.add_row(*map(printable, row))
     return table
