@@ -101,6 +101,10 @@ class Event(Model):
 
 
 class ShownJob(Job):
+    attempt: int
+    kept_until: Moment | None
+    result: Any
+    error: Error | None
     runs: list[Run]
     events: list[Event]
     chain: list[str]

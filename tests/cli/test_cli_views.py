@@ -110,7 +110,8 @@ def test_logs_tells_what_happened(cli: Cli) -> None:
     job_id = cli.enqueue("broken", '{"user": "ada"}')
     cli.burst()
 
-    assert "dead_letter" in cli("logs", job_id).stderr
+    assert "dead_letter" in cli("logs", job_id).stdout
+    assert "dead_letter" in cli("logs", job_id, "--raw").stderr
     assert [event["kind"] for event in cli.documents("logs", job_id)] == ["dead_letter"]
 
 
