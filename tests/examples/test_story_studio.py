@@ -58,9 +58,9 @@ def text_of(path: str | None) -> str:
 
 
 def show(query: str, folder: Path) -> list[dict[str, Any]]:
-    with redirect_stdout(StringIO()) as told:
+    with redirect_stdout(StringIO()) as reported:
         main([query, str(folder)])
-    return [json.loads(line) for line in told.getvalue().splitlines()]
+    return [json.loads(line) for line in reported.getvalue().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_the_one_command_shows_every_table_of_s1(world: tuple[Path, str]) -> None:
-    _, told = world
+    _, reported = world
 
-    tables = re.findall(r"^(\w+)\n  (\S+)", told, re.MULTILINE)
+    tables = re.findall(r"^(\w+)\n  (\S+)", reported, re.MULTILINE)
 
     assert tables == [
         ("order", "job_id"),
@@ -87,8 +87,8 @@ def test_the_one_command_shows_every_table_of_s1(world: tuple[Path, str]) -> Non
         ("direct_reservations", "reservation_id"),
     ]
     for word in ("RUNNING", "COMPLETED", "FAILED", "SKIPPED", "ACTIVE", "RELEASED", "for the boss"):
-        assert word in told
-    assert re.findall(r"attempt (\d)  (.*)", told) == [
+        assert word in reported
+    assert re.findall(r"attempt (\d)  (.*)", reported) == [
         ("0", "failed"),
         ("1", "failed"),
         ("2", "failed"),
@@ -313,9 +313,9 @@ def test_the_readme_maps_every_word_of_s1() -> None:
 
 def test_what_the_readme_shows_of_the_command_is_what_it_prints(world: tuple[Path, str]) -> None:
     [shown] = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
-    _, told = world
+    _, reported = world
 
-    printed = {_alike(line) for line in told.splitlines()}
+    printed = {_alike(line) for line in reported.splitlines()}
 
     assert len(shown.splitlines()) > 10
     assert [line for line in shown.splitlines() if _alike(line) not in printed] == []

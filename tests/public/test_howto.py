@@ -56,5 +56,5 @@ def test_every_test_on_the_page_passes(project: Path) -> None:
 def test_the_failure_reads_as_shown(project: Path) -> None:
     done = run_pytest(project, WRONG)
 
-    told = "\n".join(re.findall(r"^E {7}(.*)$", done.stdout, re.MULTILINE))
-    assert [told] == [text.rstrip("\n") for text in SHOWN]
+    reported = "\n".join(re.findall(r"^E {7}(.*)$", done.stdout, re.MULTILINE))
+    assert [reported] == [text.rstrip("\n") for text in SHOWN]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import asyncpg
 import pytest
-from worker_world import PATIENCE, QUICK, SOON, statuses
+from worker_helpers import PATIENCE, QUICK, SOON, statuses
 
 from outlast import Backoff, Outlast, Run, Settings, State
 from outlast.store.postgres import statement_watch

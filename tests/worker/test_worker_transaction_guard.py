@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import suppress
 
 import pytest
-from worker_world import AT_ONCE, SOON, all_slots_work, effects, make_effects, query, quick
+from worker_helpers import AT_ONCE, SOON, all_slots_work, effects, make_effects, query, quick
 
 from outlast import Backoff, Run, RunError, State
 
