@@ -124,6 +124,7 @@ def test_a_lost_run_is_described_in_words(cli: Cli) -> None:
     assert expired == "worker w1 stopped renewing its lease (boot b1)"
     assert loss_text("other", None, None) == "worker unknown lost the run (other) (boot unknown)"
     assert "lease, attempt 2 of 5" in shown
+    assert re.search(r"  worker    w1, (not alive, )?last heartbeat \S+ ago\n", shown)
     assert "on w1, attempt 2 of 5" in cli.out("jobs")
 
 

@@ -7,7 +7,7 @@ from shlex import quote
 from typing import Final, Literal
 
 from outlast.cli.command import CommandContext, Exit, command
-from outlast.cli.output import count
+from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.overview import Overview
@@ -122,7 +122,9 @@ async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
             text = f'queue "{queue}" has {count(due, "due job")} and no worker'
             yield Finding("Workers", "FAIL", text, f"`outlast worker -q {quote(queue)}`")
     if all_served:
-        text = f"{len(context.workers)} alive; every queue with due jobs has a worker"
+        seen = min((worker.seen_at for worker in context.workers), default=None)
+        last = "" if seen is None else f", last heartbeat {ago(seen, context.overview.now)} ago"
+        text = f"{len(context.workers)} alive{last}; every queue with due jobs has a worker"
         yield Finding("Workers", "ok", text)
 
 

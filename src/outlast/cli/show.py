@@ -24,6 +24,7 @@ from outlast.core.progress import describe_progress
 from outlast.core.run import RunRecord, loss_text
 from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidArgument
+from outlast.jobs.explanation import judged
 from outlast.store.contract.jobs import Filter
 
 PARAMS_SHOWN: Final = 2000
@@ -44,7 +45,7 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
     if ctx.out.as_json:
         ctx.out.record(_to_record(ctx, job, runs, events, chain))
         return
-    _head(ctx, job, runs, chain[-1] if chain else job)
+    _head(ctx, job, runs, chain[-1] if chain else job, await _worker_note(ctx, job))
     _result(ctx, job, runs)
     _table(ctx, "runs", (">TOKEN", "STATUS", "STARTED", "TOOK", "ON", "WHY"), map(_run, runs))
     _table(ctx, "events", ("AT", "KIND", "REASON"), map(_event, events))
@@ -105,7 +106,21 @@ async def find(ctx: CommandContext, text: str) -> Job:
     return found[0] if found else await ctx.app.get(text)
 
 
-def _head(ctx: CommandContext, job: Job, runs: list[RunRecord], last: Job) -> None:
+async def _worker_note(ctx: CommandContext, job: Job) -> str | None:
+    """Return the worker of a running job, and what is known of its life; None if none runs it."""
+    if job.state is not State.RUNNING:
+        return None
+    now, workers = await ctx.app.store.now(), await ctx.app.store.workers()
+    for worker in judged(workers):
+        if worker.boot_id == job.boot_id:
+            dead = "" if worker.is_alive else "not alive, "
+            return f"{worker.instance_id}, {dead}last heartbeat {ago(worker.seen_at, now)} ago"
+    return None
+
+
+def _head(
+    ctx: CommandContext, job: Job, runs: list[RunRecord], last: Job, worker: str | None
+) -> None:
     now = SystemClock().now()
     ctx.out.line(f"{job.type}  {job.id}  {job.state}  {status_note(job, now)}".rstrip())
     progress = _last_progress(job, runs)
@@ -114,6 +129,7 @@ def _head(ctx: CommandContext, job: Job, runs: list[RunRecord], last: Job) -> No
         "delivery": f"{job.delivery}, {job.attempt_text}",
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
+        "worker": worker,
         "params": job.params[:PARAMS_SHOWN],
         "group": job.group_id,
         "template": job.template_id,
