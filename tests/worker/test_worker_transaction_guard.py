@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
 
 @pytest.fixture
 async def app(path):
-    async with quick(path, lease="30m", transaction="5m") as app:
+    async with quick(path, busy=60, lease="30m", transaction="5m") as app:
         await app._client.open()
         make_effects(path)
         yield app
