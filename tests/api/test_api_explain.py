@@ -136,3 +136,12 @@ async def test_a_worker_whose_process_is_dead_counts_as_dead_at_once(store: Sqli
     assert alive == {"worker-1": False, "worker-2": True}
     assert "worker worker-1 is dead, and another worker takes the job over" in str(found)
     assert (await job_of(store, claim.id)).state == "running"
+
+
+async def test_a_dead_worker_serves_no_queue(store: SqliteStore) -> None:
+    await appear(store, make_worker("worker-1", boot_id=boot_of_a_dead_process()))
+
+    stop = (await explained(store, await put(store))).stop
+
+    assert stop is not None
+    assert stop.text == 'no live worker serves queue "default"'
