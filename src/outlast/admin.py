@@ -6,7 +6,7 @@ from typing import Any
 
 from outlast.core.duration import Duration
 from outlast.core.event import EventRecord
-from outlast.core.explain import Explanation, explain
+from outlast.core.explain import Explanation
 from outlast.core.job import Job
 from outlast.core.lineage import Lineage
 from outlast.core.run import RunRecord
@@ -15,6 +15,7 @@ from outlast.jobs import job_search, positions, retry
 from outlast.jobs.client import Client
 from outlast.jobs.completion import job_id_of, missing
 from outlast.jobs.event_stream import event_stream
+from outlast.jobs.explanation import explain_job
 from outlast.jobs.groups import GroupManager
 from outlast.jobs.handle import Handle
 from outlast.jobs.positions import End
@@ -104,10 +105,10 @@ class Admin:
 
         `str(…)` of it is the text that `outlast explain` prints.
         """
-        facts = await (await self._client.store()).wait_facts(job_id_of(job_id))
-        if facts is None:
+        found = await explain_job(await self._client.store(), job_id_of(job_id))
+        if found is None:
             raise missing(job_id)
-        return explain(facts)
+        return found
 
     async def lineage(self, job_id: str) -> Lineage:
         """Return the retry chain of a job, from its root to its last job, with every attempt."""

@@ -35,6 +35,10 @@ async def story(title: str) -> str:
     return title
 
 
+@app.job(delivery="once")
+async def brief() -> None: ...
+
+
 @app.job
 async def counting(run: Run, to: int) -> str:
     for n in range(1, to + 1):

@@ -118,7 +118,7 @@ def test_edit_changes_a_waiting_job(cli: Cli) -> None:
     cli.out("edit", job_id, "--params", '{"left": 5}', "--priority", "7")
 
     (job,) = cli.documents("jobs")
-    assert (job["params"], job["priority"]) == ('{"left":5}', 7)
+    assert (job["params"], job["priority"]) == ({"left": 5}, 7)
     assert cli("edit", job_id, "--params", '{"left": "no"}').exit_code == 2
     assert cli("edit", job_id).exit_code == 2
 

@@ -17,16 +17,25 @@ MISTAKES = [
     ("status", 2, "known: cancel, "),
     ("tasks:app", 2, "given as `outlast worker tasks:app`"),
     ("jobs --stat", 2, "see `outlast jobs --help`"),
-    ("jobs -a tasks.py", 2, "such as tasks:app"),
+    ("jobs -a tasks.py", 2, "did you mean tasks:app?"),
+    ("jobs -a tasks", 2, "did you mean tasks:app?"),
+    ("jobs -a web", 2, "apps in this folder: other:jobs, tasks:app"),
+    ("jobs -a json", 2, "apps in that module: none"),
     ("jobs -a tasks:ap", 2, "did you mean tasks:app?"),
-    ("jobs -a tsks:app", 2, "No module named 'tsks'"),
+    ("jobs -a tsks:app", 2, "No module named 'tsks'; did you mean tasks:app?"),
     ("jobs -a tasks:app --url sqlite:///jobs.db", 2, "give only one"),
     ("jobs --url sqlite:///none.db", 5, "`outlast db migrate --url sqlite:///none.db`"),
     ("jobs --url mysql://here/x", 2, "sqlite:///"),
-    ("jobs state:runing", 2, "running"),
+    ("jobs state:runing", 2, "did you mean running?"),
+    ("jobs state:xyz", 2, "known: blocked, cancelled, dead, dead_letter, done, failed, open, "),
+    ("jobs sate:running", 2, "did you mean state?"),
     ("jobs since:yesterday", 2, "since"),
     ("enqueue ad", 3, "did you mean add?"),
-    ("enqueue add left=1", 2, "quote them"),
+    ("enqueue add left=1", 2, "did you mean '{\"left\": 1}'?"),
+    ("enqueue add left:1 right=x", 2, 'did you mean \'{"left": 1, "right": "x"}\'?'),
+    ("enqueue add {left: 1}", 2, "quote them: '{\"n\": 1}'"),
+    ("enqueue add 1", 2, "write an object"),
+    ("enqueue brief", 2, "--slot 20"),
     ('enqueue add \'{"left": "x"}\'', 2, "left"),
     ("enqueue add '{\"left\": 1}' --in 5", 2, "write 5s or 5m"),
     ("enqueue add '{\"left\": 1}' --at 2026-12-01T08:00", 2, "write 2026-12-01T08:00Z"),
@@ -48,7 +57,8 @@ MISTAKES = [
 
 @pytest.fixture
 def shop(cli: Cli) -> Cli:
-    """A store with a schedule."""
+    """A store with a schedule, and a second app in the folder."""
+    (cli.folder / "other.py").write_text("import outlast\n\njobs = outlast.Outlast()\n")
     save = "schedule save nightly @daily -t add --coalesce --misfire-grace 5m --params"
     cli.out(*save.split(), '{"left": 1}')
     return cli
@@ -73,8 +83,8 @@ def test_a_mistake_is_answered_in_one_line_with_the_next_step(
     ("app", "step"),
     [
         ("tasks:ap", "did you mean tasks:app?"),
-        ("tasks.py", "such as tasks:app"),
-        ("tsks:app", "No module named 'tsks'"),
+        ("tasks.py", "did you mean tasks:app?"),
+        ("tsks:app", "No module named 'tsks'; did you mean tasks:app?"),
     ],
 )
 @pytest.mark.slow
@@ -88,6 +98,16 @@ def test_a_worker_names_its_missing_app_as_the_other_commands_do(
     (line,) = done.stderr.splitlines()
     assert (done.returncode, line.startswith("outlast: ")) == (2, True)
     assert step in line
+
+
+def test_a_once_type_is_enqueued_for_a_slot(cli: Cli) -> None:
+    hint = cli("enqueue", "brief").stderr
+    first = cli("enqueue", "brief", *hint.split("such as ")[1].split())
+    again = cli("enqueue", "brief", *hint.split("such as ")[1].split())
+
+    assert first.exit_code == 0, first.stderr
+    assert again.stdout == first.stdout
+    assert "the slot is taken" in again.stderr
 
 
 def test_schedule_test_needs_no_app(cli: Cli) -> None:

@@ -110,7 +110,8 @@ def test_logs_tells_what_happened(cli: Cli) -> None:
     job_id = cli.enqueue("broken", '{"user": "ada"}')
     cli.burst()
 
-    assert "dead_letter" in cli("logs", job_id).stderr
+    assert "dead_letter" in cli("logs", job_id).stdout
+    assert "dead_letter" in cli("logs", job_id, "--raw").stderr
     assert [event["kind"] for event in cli.documents("logs", job_id)] == ["dead_letter"]
 
 
@@ -144,7 +145,7 @@ def test_templates_and_groups_are_listed(cli: Cli) -> None:
     job_id = cli.out("template", "enqueue", "weekly").strip()
 
     assert [each["name"] for each in cli.documents("template", "list")] == ["weekly"]
-    assert cli.documents("show", job_id)[0]["params"] == '{"left":3}'
+    assert cli.documents("show", job_id)[0]["params"] == {"left": 3}
     assert cli.documents("group", "list") == []
     assert cli("template", "enqueue", "nothing").exit_code == 3
     cli.out("template", "remove", "weekly")

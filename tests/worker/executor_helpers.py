@@ -21,6 +21,11 @@ async def first_run(app: Outlast, handle: Handle[Any]) -> RunRecord:
     return (await app.runs(handle.id))[0]
 
 
+def first_file(error: str | None) -> str:
+    """The file of the first frame of a traceback."""
+    return (error or "").split('File "')[1].split('"')[0]
+
+
 async def word(path: Path) -> list[int]:
     """The process numbers that a handler left there, once it has."""
     await until(path.exists)

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from executor_app import ADDRESS, register
-from executor_helpers import LONG, gone, run, word
+from executor_helpers import LONG, first_file, gone, run, word
 from worker_helpers import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import JobNotSucceeded, State
@@ -97,6 +97,7 @@ async def test_an_error_is_text_and_its_verdict_is_the_types(app, worker, kind, 
     records = await app.runs(handle.id)
     assert (job.state, len(records)) == (State.DEAD_LETTER, runs)
     assert all(name in record.error and "in fail" in record.error for record in records)
+    assert all(first_file(record.error).endswith("executor_app.py") for record in records)
     assert {record.exit_code for record in records} == {None}
 
 

@@ -79,15 +79,14 @@ async def test_open_run_of_an_earlier_boot_is_lost_at_once(store, clock, deliver
         "startup_recovery",
         clock.now(),
     )
-    assert (event.reason, event.detail) == (
-        "startup_recovery",
-        f"holder={BEFORE.instance_id} boot={BEFORE.boot_id}",
-    )
+    words = "was restarted, and its earlier start left the run open"
+    assert event.reason == "startup_recovery"
+    assert event.detail == f"worker {BEFORE.instance_id} {words} (boot {BEFORE.boot_id})"
     assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.LINKED)
     await check_invariants(store)
 
 
-async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
+async def test_lost_run_with_a_cancel_request_ends_cancelled_and_is_logged_so(store, caplog):
     claim = await start(store, **LINKED)
     await settle(store, await job_of(store, claim.id), CancelRequested())
 
@@ -95,6 +94,8 @@ async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
 
     assert (await job_of(store, claim.id)).state is State.CANCELLED
     assert len(await store.chain(claim.id)) == 1
+    [line] = [line for line in caplog.messages if line.startswith("recovered ")]
+    assert line.endswith("now=cancelled reason=cancelled")
 
 
 @pytest.mark.parametrize("delivery", PRESETS)

@@ -1,10 +1,12 @@
 """A handler that raises: tried again with patience, then closed with its cause."""
 
+import asyncio
 import logging
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from executor_helpers import first_file
 from worker_helpers import AT_ONCE, SOON, kinds, statuses
 
 from outlast import Backoff, JobNotSucceeded, PermanentError, Run, State, TransientError
@@ -235,3 +237,27 @@ async def test_what_a_job_was_given_never_appears_in_the_log(app, caplog):
     assert [job.state for job in ends] == [State.DEAD_LETTER] * 3
     assert "worker stopped" in caplog.text
     assert CANARY not in caplog.text
+
+
+@pytest.mark.parametrize("form", ["at_once", "after_await", "in_thread"])
+async def test_a_stored_traceback_begins_at_the_handler(app, form):
+    once = Backoff(1)
+
+    @app.job(name="at_once", retry=once)
+    async def at_once() -> None:
+        raise LookupError("here")
+
+    @app.job(name="after_await", retry=once)
+    async def later() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("here")
+
+    @app.job(name="in_thread", retry=once)
+    def in_thread() -> None:
+        raise LookupError("here")
+
+    async with app.worker():
+        handle = await app.registry.get(form).enqueue()
+        await handle.wait(SOON)
+
+    assert first_file((await app.runs(handle.id))[0].error) == __file__

@@ -1,9 +1,9 @@
 """`outlast cancel` and `outlast retry`: one job by id, or all jobs that match filters."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import click
 
@@ -19,7 +19,15 @@ from outlast.core.lineage import RETRYABLE
 from outlast.core.state import FINAL, State
 from outlast.errors import CallerError, InvalidArgument
 
-JobAction = Callable[[Job], Awaitable[Any]]
+JobAction = Callable[[Job], Awaitable["Answer"]]
+
+
+class Answer(NamedTuple):
+    """What happened to a job: the text to print, and the fields of `--json` beside its id."""
+
+    text: str
+    fields: Mapping[str, str]
+
 
 KINDS_SHOWN = 5
 """How many combinations of type and state the confirmation lists."""
@@ -39,10 +47,10 @@ async def cancel(
     A waiting job never runs. A running job is asked to stop.
     """
 
-    async def cancel_one(job: Job) -> str:
+    async def cancel_one(job: Job) -> Answer:
         state = await ctx.app.cancel(job.id, reason)
-        is_asked = state is State.RUNNING and not ctx.out.as_json
-        return "asked to stop (still running)" if is_asked else state
+        text = "asked to stop (still running)" if state is State.RUNNING else state
+        return Answer(text, {"state": state})
 
     if not any(map(is_filter, which)):
         return await _apply_to_ids(ctx, which, cancel_one)
@@ -59,8 +67,9 @@ async def retry(ctx: CommandContext, /, which: tuple[str, ...], yes: bool) -> in
     Filters without a state select dead letters only. Jobs that already have a retry are skipped.
     """
 
-    async def retry_one(job: Job) -> str:
-        return (await ctx.app.retry(job.id)).id
+    async def retry_one(job: Job) -> Answer:
+        new_id = (await ctx.app.retry(job.id)).id
+        return Answer(new_id, {"new_id": new_id})
 
     if not any(map(is_filter, which)):
         return await _apply_to_ids(ctx, which, retry_one)
@@ -126,8 +135,8 @@ async def _apply_to_all(
     return Exit.REFUSED if refused else Exit.OK
 
 
-def _print_answer(ctx: CommandContext, job: Job, answer: object) -> None:
+def _print_answer(ctx: CommandContext, job: Job, answer: Answer) -> None:
     if ctx.out.as_json:
-        ctx.out.record({"id": job.id, "answer": str(answer)})
+        ctx.out.record({"id": job.id, **answer.fields})
     else:
-        ctx.out.line(f"{job.id}  {answer}")
+        ctx.out.line(f"{job.id}  {answer.text}")

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from enum import IntEnum
 from functools import wraps
 from typing import Any, Final, NoReturn
@@ -102,6 +103,11 @@ class CommandContext:
     def knows_types(self) -> bool:
         """Whether an app was given, not only the URL of a store."""
         return self.where.app is not None
+
+    @property
+    def retention(self) -> timedelta | None:
+        """How long the app's workers keep ended jobs; None: for ever, or only a store is known."""
+        return self.app.settings.retention if self.knows_types else None
 
     def require_types(self) -> None:
         """Raise InvalidType if only a store was given, so job types are unknown."""

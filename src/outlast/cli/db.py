@@ -61,7 +61,7 @@ async def prune(ctx: CommandContext, /, older_than: timedelta, batch: int, yes: 
             deleted += some
             advance(some)
     await remove_logs_of_pruned_jobs(store, logs)
-    ctx.out.message(f"{count(deleted, 'job')} deleted")
+    ctx.out.done(f"{count(deleted, 'job')} deleted", {"deleted": deleted})
 
 
 def _describe_status(transfer: TransferStatus) -> str:
@@ -113,9 +113,9 @@ def _script(where: Target) -> str:
 
 async def _status(ctx: CommandContext) -> None:
     transfer = await ctx.app.store.transfer_status()
-    facts = {**await ctx.app.store.describe(), "transfer": _describe_status(transfer)}
+    facts = await ctx.app.store.describe()
     if ctx.out.as_json:
-        ctx.out.record(facts)
+        ctx.out.record({**facts, "transfer": transfer})
         return
-    for name, value in facts.items():
+    for name, value in {**facts, "transfer": _describe_status(transfer)}.items():
         ctx.out.line(f"{name:<12} {value}")

@@ -1,17 +1,18 @@
 """`outlast doctor`: health checks, each with a remedy."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from shlex import quote
 from typing import Final, Literal
 
 from outlast.cli.command import CommandContext, Exit, command
-from outlast.cli.output import count
+from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.overview import Overview
 from outlast.core.worker import WorkerRecord
+from outlast.jobs.explanation import judged
 from outlast.store.open import without_password
 
 DAY: Final = timedelta(days=1)
@@ -48,16 +49,17 @@ async def doctor_command(ctx: CommandContext, /) -> int:
     Exit 0: no check failed, though some may warn. Exit 1: at least one failed.
     """
     overview = await ctx.app.store.overview(span=DAY)
-    workers = [worker for worker in await ctx.app.store.workers() if worker.is_alive]
+    workers = [each for each in judged(await ctx.app.store.workers()) if each.is_alive]
     context = CheckContext(ctx, overview, workers)
     findings = [finding for check in CHECKS async for finding in check(context)]
     for finding in findings:
+        fix = finding.fix and ctx.with_target(finding.fix)
         if ctx.out.as_json:
-            ctx.out.record(finding)
+            ctx.out.record(replace(finding, fix=fix))
             continue
         ctx.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
-        if finding.fix:
-            ctx.out.line(f"{'':<16}  fix: {ctx.with_target(finding.fix)}")
+        if fix:
+            ctx.out.line(f"{'':<16}  fix: {fix}")
     warned = sum(finding.verdict == "warn" for finding in findings)
     failed = sum(finding.verdict == "FAIL" for finding in findings)
     ctx.out.message(
@@ -120,7 +122,9 @@ async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
             text = f'queue "{queue}" has {count(due, "due job")} and no worker'
             yield Finding("Workers", "FAIL", text, f"`outlast worker -q {quote(queue)}`")
     if all_served:
-        text = f"{len(context.workers)} alive; every queue with due jobs has a worker"
+        seen = min((worker.seen_at for worker in context.workers), default=None)
+        last = "" if seen is None else f", last heartbeat {ago(seen, context.overview.now)} ago"
+        text = f"{len(context.workers)} alive{last}; every queue with due jobs has a worker"
         yield Finding("Workers", "ok", text)
 
 

@@ -3,6 +3,7 @@
 import click
 
 from outlast.cli.command import CommandContext, command
+from outlast.cli.job_notes import kept_note
 from outlast.cli.show import find
 
 
@@ -17,6 +18,7 @@ async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
             {
                 "id": job.id,
                 "state": job.state,
+                "at": explanation.at,
                 "stop": explanation.stop,
                 "gates": explanation.gates,
             }
@@ -24,3 +26,6 @@ async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
         return
     for line in ctx.with_target(str(explanation)).splitlines():
         ctx.out.line(line)
+    kept = kept_note(explanation.job, ctx.retention) if ctx.knows_types else None
+    if kept is not None and not explanation.is_continued:
+        ctx.out.line(f"  kept {kept}")

@@ -5,7 +5,8 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, Exit, command
-from outlast.cli.output import ago, plain
+from outlast.cli.json_values import plain
+from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.group import Group
 
@@ -49,7 +50,8 @@ async def show(ctx: CommandContext, /, group_id: str) -> int:
 async def cancel(ctx: CommandContext, /, group_id: str, reason: str | None) -> None:
     """Cancel the waiting jobs of a group and ask its running jobs to stop."""
     await ctx.app.groups.cancel(group_id, reason)
-    ctx.out.message(f"group {group_id}: cancelling")
+    group = await ctx.app.groups.get(group_id)
+    ctx.out.done(f"group {group_id}: cancelling", _record(group))
 
 
 for each in (ls, show, cancel):

@@ -11,6 +11,7 @@ from typing import Any, Final
 from outlast.core.duration import parse_duration
 from outlast.core.job import Job
 from outlast.core.state import State
+from outlast.core.suggestion import did_you_mean
 from outlast.errors import InvalidArgument
 from outlast.jobs.payload_limits import MAX_DIGITS
 from outlast.store.contract.jobs import Filter
@@ -21,6 +22,9 @@ ALIASES: Final = {
     "done": {State.SUCCEEDED},
     "open": {State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT, State.RUNNING},
 }
+SHOWN_STATES: Final = frozenset(State) - {State.NEW}
+"""States that a message suggests: no job that a user can enqueue is ever `new`."""
+
 KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "params.<name>", "error")
 _WORD = re.compile(r"(?P<key>[a-z]+(?:\.[A-Za-z0-9_.-]+)?)[:=](?P<value>.*)", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
@@ -90,7 +94,7 @@ def _add(wanted: JobFilter, key: str, value: str, now: datetime) -> None:
         case ["error"]:
             wanted.error = value.casefold()
         case _:
-            raise InvalidArgument(f"{key!r:.80} is not a filter key; use one of {', '.join(KEYS)}")
+            raise InvalidArgument(f"{key!r:.80} is not a filter key; {did_you_mean(key, KEYS)}")
 
 
 def _states(value: str) -> set[State]:
@@ -98,7 +102,7 @@ def _states(value: str) -> set[State]:
     for name in value.split(","):
         if name not in ALIASES and name not in set(State):
             raise InvalidArgument(
-                f"state {name!r:.80} is unknown; use {', '.join([*State, *ALIASES])}"
+                f"state {name!r:.80} is unknown; {did_you_mean(name, {*SHOWN_STATES, *ALIASES})}"
             )
         states |= ALIASES.get(name) or {State(name)}
     return states

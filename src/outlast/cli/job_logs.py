@@ -10,9 +10,11 @@ from typing import Final
 import click
 
 from outlast.cli.command import CommandContext, command
+from outlast.cli.json_values import stored_json
 from outlast.cli.show import find
 from outlast.core.ids import JobId
 from outlast.core.printable import printable_lines
+from outlast.core.progress import describe_progress
 from outlast.core.run import RunRecord
 
 POLL_INTERVAL_S: Final = 0.2
@@ -30,7 +32,8 @@ async def job_logs_command(ctx: CommandContext, /, job_id: str, follow: bool, ra
     r"""Print the log files of a job's runs, its progress and its events.
 
     Only jobs that run a command have log files. Every job has events. Control characters in a log
-    file are printed as escapes such as \x1b, because they could control the terminal.
+    file are printed as escapes such as \x1b, because they could control the terminal. With --raw
+    progress and events go to stderr.
     """
     job = await find(ctx, job_id)
     follower = JobLogFollower(ctx, job.id, raw=raw)
@@ -60,17 +63,26 @@ class JobLogFollower:
             self._print_file(run)
         if runs and runs[-1].progress != self._progress:
             self._progress = runs[-1].progress
-            self._message(f"progress {self._progress}", {"progress": self._progress})
+            if self._progress is not None:
+                self._print_progress(runs[-1].run_id, self._progress)
         events = await self._ctx.app.events(self._job_id)
         for event in events[self._events :]:
-            self._message(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
+            self._print_line(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
         self._events = len(events)
 
-    def _message(self, text: str, value: object) -> None:
-        if self._ctx.out.as_json:
-            self._ctx.out.record(value)
+    def _print_progress(self, run_id: str, progress: str) -> None:
+        value = {"run_id": run_id, "progress": stored_json(progress)}
+        self._print_line(f"progress {describe_progress(progress)}", value)
+
+    def _print_line(self, text: str, value: object) -> None:
+        """Print progress or an event; with `--raw` stdout has only the bytes of the log files."""
+        out = self._ctx.out
+        if out.as_json:
+            out.record(value)
+        elif self._raw:
+            out.message(text)
         else:
-            self._ctx.out.message(text)
+            out.line(text)
 
     def _print_file(self, run: RunRecord) -> None:
         if run.log_path is None or not Path(run.log_path).is_file():

@@ -2,17 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import click
 
 from outlast.cli.command import CommandContext, command
 from outlast.cli.job_filter import JobFilter, parse
+from outlast.cli.job_notes import status_note
 from outlast.cli.job_search import search_jobs
 from outlast.cli.output import ago
-from outlast.cli.output import count as count_noun
 from outlast.clock import SystemClock
-from outlast.core.duration import format_short
 from outlast.core.job import Job
 from outlast.core.state import State
 
@@ -45,7 +44,7 @@ async def jobs_command(
         for job in found:
             ctx.out.record(job)
         return
-    ctx.out.table(COLUMNS, [_row(job, now) for job in found])
+    ctx.out.table(COLUMNS, [_row(job, now, ctx.retention) for job in found])
     if len(found) == limit:
         ctx.out.message(f"showing the newest {limit}; use -n for more")
     elif not found:
@@ -71,25 +70,8 @@ async def _count_by_state(
     return Counter([(job.queue, job.state) async for job in jobs])
 
 
-def _row(job: Job, now: datetime) -> tuple[str, ...]:
+def _row(job: Job, now: datetime, retention: timedelta | None) -> tuple[str, ...]:
     return (
         job.id, job.type, job.queue, job.state, str(job.priority),
-        f"{ago(job.created_at, now)} ago", status_note(job, now),
+        f"{ago(job.created_at, now)} ago", status_note(job, now, retention),
     )  # fmt: skip
-
-
-def status_note(job: Job, now: datetime) -> str:
-    """Return a short note on the state: reason, lease holder, delay or failures."""
-    if job.is_final:
-        took = (
-            ""
-            if job.started_at is None or job.finished_at is None
-            else (f" after {format_short(job.finished_at - job.started_at)}")
-        )
-        return f"{job.reason or 'done'}{took}"
-    if job.holder is not None and job.started_at is not None and job.state == "running":
-        asked = ", asked to stop" if job.cancel_requested else ""
-        return f"on {job.holder}{asked}"
-    if job.available_at > now:
-        return f"due in {format_short(job.available_at - now)}"
-    return count_noun(job.failures, "failed run") if job.failures else ""

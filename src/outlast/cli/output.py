@@ -3,15 +3,15 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from textwrap import indent
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from outlast.cli.json_values import plain
 from outlast.cli.progress import Advance, LineProgress, bar
 from outlast.core.duration import format_short
 from outlast.core.printable import printable, printable_lines
@@ -52,6 +52,12 @@ class CommandOutput:
         """Print one object as a line of JSON on stdout: ASCII on a terminal, otherwise UTF-8."""
         is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         click.echo(json.dumps(plain(value), ensure_ascii=sys.stdout.isatty() or not is_utf8))
+
+    def done(self, message: str, value: Any) -> None:
+        """Report a change: a message on stderr, and with `--json` the object on stdout."""
+        if self.as_json:
+            self.record(value)
+        self.message(message)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print a table; a column whose name begins with `>` is aligned to the right.
@@ -113,19 +119,6 @@ class CommandOutput:
             emoji=False,
             force_terminal=is_terminal and not self._plain,
         )
-
-
-def plain(value: Any) -> Any:
-    """Convert a record to JSON values: times become text, durations become seconds."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, str | int | float | None):
-        return value
-    return [plain(each) for each in value] if isinstance(value, Iterable) else str(value)
 
 
 def ago(then: datetime | None, now: datetime) -> str:

@@ -96,8 +96,8 @@ async def pause(
     """Start no more jobs of a queue; running jobs continue."""
     if not create:
         await require_queue(ctx, queue, CREATE_HINT)
-    await ctx.app.queues.pause(queue, reason=reason, duration=duration)
-    ctx.out.message(f"queue {queue} paused")
+    paused = await ctx.app.queues.pause(queue, reason=reason, duration=duration)
+    ctx.out.done(f"queue {queue} paused", paused)
 
 
 @command("resume")
@@ -106,7 +106,8 @@ async def resume(ctx: CommandContext, /, queue: str) -> None:
     """Resume a paused queue."""
     await require_queue(ctx, queue)
     was_paused = await ctx.app.queues.resume(queue)
-    ctx.out.message(f"queue {queue} {'resumed' if was_paused else 'was not paused'}")
+    outcome = "resumed" if was_paused else "was not paused"
+    ctx.out.done(f"queue {queue} {outcome}", await ctx.app.queues.get(queue))
 
 
 @command("save", creates=True)
@@ -144,7 +145,8 @@ async def set_(ctx: CommandContext, /, queue: str, create: bool, **changes: Any)
 async def renumber(ctx: CommandContext, /, queue: str) -> None:
     """Renumber the positions to 100, 200, 300, … in the same order."""
     await require_queue(ctx, queue)
-    ctx.out.message(f"{count(await ctx.app.queues.renumber(queue), 'job')} renumbered")
+    number = await ctx.app.queues.renumber(queue)
+    ctx.out.done(f"{count(number, 'job')} renumbered", {"name": queue, "renumbered": number})
 
 
 for each in (ls, order, pause, resume, set_, renumber):

@@ -162,7 +162,7 @@ async def edit(ctx: CommandContext, /, name: str, dry_run: bool, **options: Any)
 async def rm(ctx: CommandContext, /, name: str) -> None:
     """Remove a schedule; the records of its past slots stay."""
     await ctx.app.schedules.remove(name)
-    ctx.out.message(f"schedule {name} removed")
+    ctx.out.done(f"schedule {name} removed", {"name": name, "removed": True})
 
 
 @command("run")
@@ -189,8 +189,8 @@ async def run(
 @click.argument("name")
 async def pause(ctx: CommandContext, /, name: str) -> None:
     """Pause a schedule; slots that pass while it is paused do not count as missed."""
-    await ctx.app.schedules.pause(name)
-    ctx.out.message(f"schedule {name} paused")
+    paused = await ctx.app.schedules.pause(name)
+    ctx.out.done(f"schedule {name} paused", paused)
 
 
 @command("resume")
@@ -198,7 +198,7 @@ async def pause(ctx: CommandContext, /, name: str) -> None:
 async def resume(ctx: CommandContext, /, name: str) -> None:
     """Resume a paused schedule with its next slot."""
     schedule = await ctx.app.schedules.resume(name)
-    ctx.out.message(f"schedule {name} resumed; next slot {_short(schedule.next_slot)}")
+    ctx.out.done(f"schedule {name} resumed; next slot {_short(schedule.next_slot)}", schedule)
 
 
 @command("backfill")

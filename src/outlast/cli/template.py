@@ -1,6 +1,5 @@
 """`outlast template`: list, save, remove and enqueue stored job definitions."""
 
-import json
 from typing import Any
 
 import click
@@ -63,7 +62,7 @@ async def save(
 async def rm(ctx: CommandContext, /, name: str) -> None:
     """Remove a template; jobs made from it stay."""
     await ctx.app.templates.remove(name)
-    ctx.out.message(f"template {name} removed")
+    ctx.out.done(f"template {name} removed", {"name": name, "removed": True})
 
 
 @command("enqueue")
@@ -73,7 +72,10 @@ async def enqueue(ctx: CommandContext, /, name: str, params: str) -> None:
     """Enqueue a job from a template; PARAMS, a JSON object, override the template's own."""
     ctx.require_types()
     handle = await ctx.app.templates.enqueue(name, **parse_params(params))
-    ctx.out.line(json.dumps({"id": handle.id}) if ctx.out.as_json else handle.id)
+    if ctx.out.as_json:
+        ctx.out.record({"id": handle.id})
+    else:
+        ctx.out.line(handle.id)
 
 
 for each in (ls, save, rm, enqueue):

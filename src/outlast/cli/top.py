@@ -3,18 +3,22 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from outlast.cli.command import CommandContext, command
+from outlast.cli.json_values import plain
 from outlast.cli.output import ago, count
 from outlast.core.job import Job
 from outlast.core.overview import Overview
 from outlast.core.printable import printable
+from outlast.core.progress import describe_progress
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
+from outlast.jobs.explanation import judged
 from outlast.store.contract.jobs import Filter
 from outlast.store.contract.queues import Queue
 
@@ -41,7 +45,7 @@ async def top_command(ctx: CommandContext, /, once: bool, interval: float) -> No
     """Watch waiting jobs, running jobs and workers. Ctrl-C quits."""
     seen = await snapshot(ctx)
     if ctx.out.as_json:
-        ctx.out.record(seen)
+        ctx.out.record(_to_record(seen))
         return
     if once:
         ctx.out.print(_render(seen, []))
@@ -73,10 +77,20 @@ async def snapshot(ctx: CommandContext) -> dict[str, Any]:
     store = ctx.app.store
     return {
         "overview": await store.overview(span=MINUTE),
-        "workers": [worker for worker in await store.workers() if worker.is_alive],
+        "workers": [each for each in judged(await store.workers()) if each.is_alive],
         "queues": {queue.name: queue for queue in await store.queues()},
         "running": await store.find(Filter(states=frozenset({State.RUNNING})), limit=JOBS_SHOWN),
     }
+
+
+def _to_record(seen: dict[str, Any]) -> dict[str, Any]:
+    """Return the snapshot for `--json`, without mappings whose keys are values."""
+    ended = [
+        {"queue": queue, "state": state, "jobs": number}
+        for (queue, state), number in sorted(seen["overview"].ended.items())
+    ]
+    overview = {**plain(replace(seen["overview"], ended={})), "ended": ended}
+    return {**seen, "overview": overview, "queues": list(seen["queues"].values())}
 
 
 def _render(seen: dict[str, Any], rates: Sequence[int]) -> "RenderableType":
@@ -151,6 +165,12 @@ def _running(jobs: Sequence[Job], now: datetime) -> "RenderableType":
     table = _table("RUNNING", "TYPE", "FOR", "PROGRESS", "ON")
     for job in jobs:
         age = ago(job.started_at, now)
-        row = (job.id, job.type, age, job.progress or "", job.holder or "?")
+        row = (
+            job.id,
+            job.type,
+            age,
+            "" if job.progress is None else describe_progress(job.progress),
+            job.holder or "?",
+        )
         table.add_row(*map(printable, row))
     return table

@@ -5,6 +5,7 @@ from contextlib import suppress
 import click
 
 from outlast.cli.command import CommandContext, Exit, command
+from outlast.cli.json_values import plain
 from outlast.cli.output import count
 from outlast.core.audit.violation import ViolationCode
 from outlast.errors import OperatorError
@@ -47,7 +48,7 @@ async def verify_command(ctx: CommandContext, /, limit: int) -> int:
             await request_inspection(ctx.app.store)
     for violation in report.violations[:limit]:
         if ctx.out.as_json:
-            ctx.out.record(violation)
+            ctx.out.record({**plain(violation), "repair": violation.repair})
         else:
             ctx.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
             ctx.out.line(f"    rows: {', '.join(violation.rows)}")

@@ -1,6 +1,6 @@
 """Why a job waits: the ordered gates before its claim, and the first one that blocks it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,12 +12,13 @@ from outlast.core.duration import format_short
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.printable import printable
+from outlast.core.progress import describe_progress
 from outlast.core.queue import Pause
 from outlast.core.reservation import Reservation
-from outlast.core.run import LeaseHolder
-from outlast.core.state import State
+from outlast.core.state import WAITING, State
 from outlast.core.transfer_status import OPEN, TransferStage, TransferStatus
 from outlast.core.worker import WorkerRecord
+from outlast.core.worker_capacity import able
 
 MOST_AHEAD: Final = 1_000
 """Jobs ahead are counted up to this number; beyond it the text says `1,000+`."""
@@ -69,6 +70,9 @@ class WaitFacts:
     workers: Sequence[WorkerRecord] = ()  # alive
     busy: int = 0  # execution slots in use of the workers that could claim it
     lease_over: bool = False  # it runs, and its lease has expired
+    is_holder_dead: bool = False  # it runs, and the process of its lease holder is dead
+    run_started_at: datetime | None = None  # of its open run
+    successor: JobId | None = None  # the job that retries it, if it has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,11 @@ class Explanation:
         return self.stop is None
 
     @property
+    def is_continued(self) -> bool:
+        """Whether another job continues it: a retry, by hand or by its delivery."""
+        return self.job.is_final and self.stop is not None and self.stop.holder is not None
+
+    @property
     def verdict(self) -> str:
         """What the job waits for and what clears it, in one line."""
         if (stop := self.stop) is None:
@@ -118,19 +127,25 @@ class Explanation:
     def _lines(self) -> list[str]:
         job, stop = self.job, self.stop
         age = "" if job.is_final else f", {format_short(self.at - job.created_at)} old"
-        lines = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}', ""]
+        again = f", {job.attempt_text}" if job.failures and job.state in WAITING else ""
+        lines = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}{again}', ""]
         if job.slot_at is not None:
             whose = f" of schedule {job.schedule_id}" if job.schedule_id else ""
             lines.insert(1, f"  for the slot {job.slot_at:%F %T}Z{whose}")
         if stop is not None and stop.code in (GateCode.ENDED, GateCode.RUNNING):
-            again = job.is_final and stop.clears
-            return [*lines, f"  {stop.text}", *(["", f"Run it again: {again}"] if again else [])]
+            return [*lines, f"  {stop.text}", *self._remedy(stop)]
         for gate in self.gates:
             mark = "ok  " if gate.is_open else "STOP" if gate is stop else "also"
             lines.append(f"  {mark} {gate.code:<12} {gate.text}")
         if stop is None:
             return [*lines, "", "Runnable: the next claim takes it."]
         return lines if stop.clears is None else [*lines, "", f"Clears when: {stop.clears}"]
+
+    def _remedy(self, stop: Gate) -> list[str]:
+        """Return the lines that say what to do about a job that has ended or runs."""
+        if stop.clears is None or not (self.job.is_final or "`" in stop.clears):
+            return []
+        return ["", f"{'Run it again' if self.job.is_final else 'Clears when'}: {stop.clears}"]
 
 
 def explain(facts: WaitFacts) -> Explanation:
@@ -139,45 +154,10 @@ def explain(facts: WaitFacts) -> Explanation:
     return Explanation(facts.job, facts.now, gates)
 
 
-def able(job: Job, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
-    """Return the workers that could claim the job: they serve its queue and know its type.
-
-    A stopping worker claims nothing.
-    """
-    return [
-        worker
-        for worker in workers
-        if job.queue in worker.queues and job.type in worker.types and not worker.is_stopping
-    ]
-
-
-def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[LeaseHolder, int]) -> int:
-    """Return how many execution slots of these workers are in use.
-
-    A worker's prefetched jobs do not count beyond its capacity.
-    """
-    return sum(min(open_runs.get(worker.holder, 0), worker.capacity) for worker in workers)
-
-
-def types_wanted_by(
-    workers: Sequence[WorkerRecord], open_runs: Mapping[LeaseHolder, int]
-) -> set[frozenset[str] | None]:
-    """Return the sets of job types from which the next claims choose; None is any type.
-
-    Only workers with a free execution slot count, or all workers if none has one.
-    """
-    free = [worker for worker in workers if open_runs.get(worker.holder, 0) < worker.capacity]
-    return {frozenset(worker.types) for worker in free or workers} or {None}
-
-
 def _gates(facts: WaitFacts) -> Iterator[Gate]:
     job = facts.job
     if job.is_final:
-        yield _shut(
-            GateCode.ENDED,
-            f"ended {job.state} ({job.reason or 'done'})",
-            clears=_retry_command(job),
-        )
+        yield _ended(facts)
         return
     if job.state is State.RUNNING:
         yield _running(facts)
@@ -199,19 +179,38 @@ def _gates(facts: WaitFacts) -> Iterator[Gate]:
     yield from _slots(facts)
 
 
+def _ended(facts: WaitFacts) -> Gate:
+    job, successor = facts.job, facts.successor
+    text = f"ended {job.state} ({job.reason or 'done'})"
+    if successor is None:
+        return _shut(GateCode.ENDED, text, clears=_retry_command(job))
+    text += f"; job {successor} continues it: `outlast explain {successor}`"
+    return _shut(GateCode.ENDED, text, holder=successor)
+
+
 def _running(facts: WaitFacts) -> Gate:
     job = facts.job
-    since = "" if job.started_at is None else f" since {_utc(job.started_at)}"
-    if facts.lease_over:
-        text = (
-            f"running; the lease of {job.holder} has expired and another worker takes the job over"
-        )
+    if facts.lease_over or facts.is_holder_dead:
+        return _lost(facts)
+    since = "" if facts.run_started_at is None else f" since {_utc(facts.run_started_at)}"
+    asked = "; a cancel was requested" if job.cancel_requested else ""
+    progress = "" if job.progress is None else f"; {describe_progress(job.progress)}"
+    text = f"running on {job.holder}{since}, {job.attempt_text}{progress}{asked}"
+    return _shut(GateCode.RUNNING, text, holder=job.holder, clears="its handler ends")
+
+
+def _lost(facts: WaitFacts) -> Gate:
+    """Return the gate of a job whose worker no longer renews its lease."""
+    job = facts.job
+    what = "is dead" if facts.is_holder_dead else "stopped renewing its lease, which has expired"
+    if facts.workers:
+        text = f"running; worker {job.holder} {what}, and another worker takes the job over"
         return _shut(
             GateCode.RUNNING, text, holder=job.holder, clears="a live worker takes it over"
         )
-    asked = "; a cancel was requested" if job.cancel_requested else ""
-    text = f"running on {job.holder}{since}{asked}"
-    return _shut(GateCode.RUNNING, text, holder=job.holder, clears="its handler ends")
+    text = f"running; worker {job.holder} {what}, and no live worker can take the job over"
+    clears = f"`outlast worker -q {quote(job.queue)}`"
+    return _shut(GateCode.RUNNING, text, holder=job.holder, clears=clears)
 
 
 def _transfer(status: TransferStatus) -> Gate:

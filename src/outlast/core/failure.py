@@ -112,3 +112,34 @@ def parse_traceback(text: str) -> tuple[ExceptionInfo, ...]:
             frames=tuple(frames[-MAX_FRAMES:]),
         ),
     )
+
+
+_GROUP_ERROR: Final = re.compile(r"^  \| ([A-Za-z_][\w.]*)(?:: (.*))?$", re.MULTILINE)
+"""The line of a traceback that names an exception group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredError:
+    """A stored error text in parts; `type` and `traceback` are None if nothing was raised."""
+
+    type: str | None  # with its module, unless it is built in
+    message: str
+    traceback: str | None
+
+    @property
+    def summary(self) -> str:
+        """Class and message on one line."""
+        first = self.message.partition("\n")[0]
+        return ": ".join(part for part in (self.type, first) if part)
+
+
+def split_error(text: str) -> StoredError:
+    """Return the parts of the error text of a run; the last exception of a chain names it."""
+    if _HEAD not in text:
+        return StoredError(type=None, message=text, traceback=None)
+    for raised in parse_traceback(text):
+        module = "" if raised.module == "builtins" else f"{raised.module}."
+        return StoredError(type=f"{module}{raised.type}", message=raised.message, traceback=text)
+    group = _GROUP_ERROR.search(text)
+    kind, message = ("", text.strip().splitlines()[-1]) if group is None else group.groups("")
+    return StoredError(type=kind or None, message=message, traceback=text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from outlast.core.decide import Change
+from outlast.core.error_text import user_frames
 from outlast.core.failure import MAX_FRAMES, ExceptionInfo, Failure, Frame, Sink
 from outlast.core.limits import MAX_REASON, is_cut, repr_short, truncate
 from outlast.core.redact import REDACTED, redact, redacted_values, scrub, traceback_locations
@@ -97,7 +98,7 @@ def raised_by(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
 
 
 def _raised(error: BaseException) -> ExceptionInfo:
-    frames = traceback.extract_tb(error.__traceback__, limit=-MAX_FRAMES)
+    frames = user_frames(traceback.extract_tb(error.__traceback__, limit=-MAX_FRAMES))
     return ExceptionInfo(
         type=type(error).__name__,
         module=type(error).__module__,

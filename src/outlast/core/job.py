@@ -113,3 +113,15 @@ class Job:
     def is_final(self) -> bool:
         """Whether the job has ended."""
         return self.state in FINAL
+
+    @property
+    def attempt(self) -> int:
+        """Number of its present, next or last attempt, from 1."""
+        has_failed = self.state in {State.FAILED, State.DEAD_LETTER} and self.failures > 0
+        return self.failures + (not has_failed)
+
+    @property
+    def attempt_text(self) -> str:
+        """Number of the attempt in words: `attempt 2 of 5`."""
+        most = "" if self.max_attempts is None else f" of {self.max_attempts}"
+        return f"attempt {self.attempt}{most}"

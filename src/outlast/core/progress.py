@@ -8,6 +8,9 @@ from outlast.core.limits import truncate
 from outlast.errors import RunError
 
 MAX_MESSAGE: Final = 512  # characters
+BAR_WIDTH: Final = 10
+"""Characters of a progress bar."""
+
 _MAX_NUMBER: Final = 2**53
 
 
@@ -31,6 +34,28 @@ class Progress:
         message = None if self.message is None else truncate(self.message, MAX_MESSAGE)
         parts = {"done": self.done, "total": self.total, "message": message}
         return json.dumps({name: part for name, part in parts.items() if part is not None})
+
+    def __str__(self) -> str:
+        """Return it for people: `[#####-----] 50 % 5/10 copying`, without a total `5 copying`."""
+        words = [f"{_number(self.done)}", self.message or ""]
+        if self.total is not None and self.total > 0:
+            share = min(1.0, max(0.0, self.done / self.total))
+            filled = "#" * int(share * BAR_WIDTH)
+            words[0] += f"/{_number(self.total)}"
+            words.insert(0, f"[{filled:-<{BAR_WIDTH}}] {int(share * 100)} %")
+        return " ".join(filter(None, words))
+
+
+def describe_progress(stored: str) -> str:
+    """Return stored progress for people; a text that is not progress stays as it is."""
+    try:
+        return str(Progress(**json.loads(stored)))
+    except (ValueError, TypeError, RecursionError, RunError):
+        return stored
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def _check_number(value: float, what: str) -> None:

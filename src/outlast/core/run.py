@@ -7,7 +7,7 @@ from typing import Final
 from outlast.core.delivery import Delivery
 from outlast.core.fast_dataclass import fast_frozen
 from outlast.core.ids import JobId, RunId
-from outlast.core.state import RunStatus, State
+from outlast.core.state import Loss, RunStatus, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,22 @@ class LeaseHolder:
 
 UNKNOWN_HOLDER: Final = LeaseHolder(instance_id="?", boot_id="?")
 """Lease holder of a run that left no trace; no worker can have this name."""
+
+
+_LOSS_WORDS: Final = {
+    Loss.LEASE_EXPIRED: "stopped renewing its lease",
+    Loss.OWNER_DEAD: "died during the run",
+    Loss.STARTUP_RECOVERY: "was restarted, and its earlier start left the run open",
+    Loss.TIMEOUT: "stopped the run, which exceeded its max_runtime",
+    Loss.SILENT: "was killed: it sent no heartbeat for max_silence",
+    Loss.SHUTDOWN: "was shut down before the run ended",
+}
+
+
+def loss_text(reason: str | None, holder: str | None, boot_id: str | None) -> str:
+    """Return in words why a run was lost: `worker w1 stopped renewing its lease (boot b1)`."""
+    words = _LOSS_WORDS.get(Loss(reason)) if reason in set(Loss) else f"lost the run ({reason})"
+    return f"worker {holder or 'unknown'} {words} (boot {boot_id or 'unknown'})"
 
 
 @fast_frozen

@@ -12,7 +12,6 @@ from outlast.config import Settings
 from outlast.core.decide import decide
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.event import CancelRequested
-from outlast.core.explain import explain
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, repr_short, truncate
@@ -26,6 +25,7 @@ from outlast.errors import (
     WaitTimeout,
 )
 from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
+from outlast.jobs.explanation import explain_job
 from outlast.process_identity import process_name
 from outlast.store.contract import Store
 
@@ -201,8 +201,8 @@ class Client:
             async with asyncio.timeout(EXPLAIN_TIMEOUT_S):
                 store = await self.store()
                 last = await last_of_chain(store, await find(store, job_id))
-                facts = await store.wait_facts(last.id)
-                return "" if facts is None else explain(facts).verdict
+                found = await explain_job(store, last.id)
+                return "" if found is None else found.verdict
         return ""
 
     async def _open(self) -> None:

@@ -11,7 +11,6 @@ from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.event import CancelRequested
-from outlast.core.explain import explain
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.limits import repr_short
@@ -19,6 +18,7 @@ from outlast.core.reservation import NewReservation, Reservation, ReservationId,
 from outlast.errors import InvalidArgument, InvalidJob, NoWorkerAvailable, OutlastError, QueueBusy
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find
+from outlast.jobs.explanation import explain_job
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.reservations import Reserved
@@ -200,8 +200,8 @@ class _DirectRun:
             await self._pause(min(deadline, extend_at))
 
     async def _blocking_gate(self, job: Job) -> str:
-        facts = await self._store.wait_facts(job.id)
-        stop = None if facts is None else explain(facts).stop
+        found = await explain_job(self._store, job.id)
+        stop = None if found is None else found.stop
         return "it was about to be claimed" if stop is None else stop.text
 
     async def _give_up(self, job: Job) -> bool:

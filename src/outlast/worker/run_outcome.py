@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,6 +11,7 @@ from typing import Any
 from outlast.core.classify import ErrorClass
 from outlast.core.command import Command
 from outlast.core.decide import Change, decide, succeed
+from outlast.core.error_text import error_text
 from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped
 from outlast.core.failure_sink import COUNTED
 from outlast.core.ids import JobId
@@ -287,13 +287,8 @@ def shutdown_event(claim: Claim) -> Event:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the error text to store: the truncated traceback, or a command's message."""
-    if isinstance(error, CommandFailed):
-        return truncate(str(error))
-    try:
-        return truncate("".join(traceback.format_exception(error)))
-    except Exception:  # noqa: BLE001 - a faulty exception class must not end the slot
-        return f"{type(error).__name__}, which cannot be shown: formatting it raises"
+    """Return the error text to store: the traceback, or a command's message."""
+    return truncate(str(error)) if isinstance(error, CommandFailed) else error_text(error)
 
 
 def _short(reason: str | None) -> str | None:

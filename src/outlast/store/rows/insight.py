@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from outlast.clock import from_micros, to_micros
-from outlast.core.explain import BlockingJob, WaitFacts, able, in_use, types_wanted_by
+from outlast.core.explain import BlockingJob, WaitFacts
 from outlast.core.job import Job
 from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.queue import Pause
 from outlast.core.run import LeaseHolder
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
+from outlast.core.worker_capacity import able, in_use, types_wanted_by
 from outlast.store.contract.transfer import from_row
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import reservations as reservation_rows

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from outlast.clock import Clock
 from outlast.core.delivery import Delivery
-from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts, able, in_use, types_wanted_by
+from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts
 from outlast.core.group import GroupMode
 from outlast.core.ids import JobId
 from outlast.core.job import Job
@@ -14,6 +14,7 @@ from outlast.core.ordering import sort_key
 from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.run import LeaseHolder
 from outlast.core.state import WAITING, State
+from outlast.core.worker_capacity import able, in_use, types_wanted_by
 from outlast.testing.model import workers
 from outlast.testing.model.base import ModelOperations
 from outlast.testing.model.claim import choose

@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from contextlib import suppress
 from functools import partial
 from os import PathLike
@@ -18,7 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 from outlast.core.classify import ErrorClass
-from outlast.core.limits import truncate
+from outlast.core.error_text import error_text
 from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
 from outlast.errors import TypeNotFound
@@ -160,8 +159,7 @@ def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
 
 def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, Any]:
     verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.classify(error)
-    text = truncate("".join(traceback.format_exception(error)))
-    return {"error": text, "permanent": verdict is ErrorClass.PERMANENT}
+    return {"error": error_text(error), "permanent": verdict is ErrorClass.PERMANENT}
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

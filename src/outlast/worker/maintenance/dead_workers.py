@@ -8,7 +8,7 @@ from outlast.core.decide import decide
 from outlast.core.event import Lost
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.run import Lease
+from outlast.core.run import Lease, loss_text
 from outlast.core.state import Loss
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.store.contract import Store
@@ -49,7 +49,7 @@ class DeadWorkerReclaimer:
 
     async def _lose(self, jobs: list[Job]) -> int:
         changes = [
-            decide(job, Lost(Loss.OWNER_DEAD, _holder_text(job)), new_id=self._new_id)
+            decide(job, Lost(Loss.OWNER_DEAD, _error_text(job)), new_id=self._new_id)
             for job in jobs
         ]
         lost = list(compress(jobs, await self._store.apply(changes)))
@@ -67,5 +67,5 @@ class DeadWorkerReclaimer:
             after = jobs[-1].seq
 
 
-def _holder_text(job: Job) -> str:
-    return f"holder={job.holder} boot={job.boot_id}"
+def _error_text(job: Job) -> str:
+    return loss_text(Loss.OWNER_DEAD, job.holder, job.boot_id)

@@ -14,6 +14,7 @@ from outlast.core.event import DetachedJobFound, Event, SuccessorMissing
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.state import Loss, State
+from outlast.core.transition import yield_to_cancel
 from outlast.errors import StoreMoved, StoreSealed
 from outlast.store.contract.documents import Documents
 from outlast.store.contract.jobs import Jobs
@@ -81,9 +82,7 @@ class HistoryInspector:
         detached = [job async for job in all_pages(self._store.detached_jobs)]
         ended = [(job, event) for job in detached if (event := await self._last_run(job))]
         runless = [
-            (job, DetachedJobFound(None, detail=holder_text(job)))
-            for job in detached
-            if not job.token
+            (job, DetachedJobFound(None, detail=_detail(job))) for job in detached if not job.token
         ]
         finished = await settle(self._store, ended, self._new_id)
         without_run = await settle(self._store, runless, self._new_id)
@@ -110,7 +109,7 @@ class HistoryInspector:
         """Return the event of the run that has the job's token; None if there is no such run."""
         for run in await self._store.runs(job.id):
             if run.token == job.token:
-                return DetachedJobFound(run.status, run.reason, holder_text(job))
+                return DetachedJobFound(run.status, run.reason, _detail(job))
         return None
 
     async def _orphans(self) -> int:
@@ -140,14 +139,17 @@ async def settle(
         applied = await store.apply(changes)
         for (job, _), change, ok in zip(some, changes, applied, strict=True):
             if ok:
-                _log_recovered(job, change)
-                states.append(change.move.to)
+                written = yield_to_cancel(job, change)  # as the store has applied it
+                _log_recovered(job, written)
+                states.append(written.move.to)
     return states
 
 
-def holder_text(job: Job) -> str:
-    """Return the lease holder of a job, for the detail of an event."""
-    return f"holder={job.holder} boot={job.boot_id}"
+def _detail(job: Job) -> str:
+    """Return in words what recovery found, for the event of a detached job."""
+    if job.holder is None:
+        return "found in no state table; no run names a worker"
+    return f"found in no state table; its last worker was {job.holder} (boot {job.boot_id})"
 
 
 class _Page(Protocol):

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from outlast.core.event import Event, Lost
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.run import LeaseHolder
+from outlast.core.run import LeaseHolder, loss_text
 from outlast.core.state import Loss
 from outlast.store.contract import HasCapabilities
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
@@ -19,7 +19,6 @@ from outlast.worker.maintenance.history_inspector import (
     HistoryInspector,
     InspectedStore,
     all_pages,
-    holder_text,
     settle,
 )
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
@@ -130,7 +129,12 @@ class Recovery:
         jobs = [job async for job in self._running(None) if self._is_unknown(job)]
         if self._unknown == "leave":
             for job in jobs:
-                log.warning("left to its unknown owner job=%s %s", job.id, holder_text(job))
+                log.warning(
+                    "left to its unknown owner job=%s holder=%s boot=%s",
+                    job.id,
+                    job.holder,
+                    job.boot_id,
+                )
             return 0
         reason = Loss.STARTUP_RECOVERY if self._unknown == "fail" else Loss.LEASE_EXPIRED
         lost = [(job, _lost(job, reason)) for job in jobs]
@@ -161,7 +165,7 @@ class Recovery:
 
 
 def _lost(job: Job, reason: Loss = Loss.STARTUP_RECOVERY) -> Event:
-    return Lost(reason, holder_text(job))
+    return Lost(reason, loss_text(reason, job.holder, job.boot_id))
 
 
 def _reason(*, is_dead: bool) -> Loss:

@@ -9,13 +9,14 @@ from typing import Final
 
 from outlast.clock import from_micros, to_micros
 from outlast.core.delivery import Delivery
-from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts, able, in_use, types_wanted_by
+from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts
 from outlast.core.group import GroupMode
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, WAITING, State
+from outlast.core.worker_capacity import able, in_use, types_wanted_by
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext

@@ -7,13 +7,14 @@ from typing import Any
 
 from outlast.clock import from_micros
 from outlast.core.duration import MICROSECOND
-from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts, able, in_use, types_wanted_by
+from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.queue import Pause
 from outlast.core.run import LeaseHolder
 from outlast.core.state import State
+from outlast.core.worker_capacity import able, in_use, types_wanted_by
 from outlast.store.contract.transfer import TransferStatus, from_row
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row

@@ -1,0 +1,38 @@
+"""Which workers can claim a job, and how many of their execution slots are in use."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from outlast.core.job import Job
+from outlast.core.run import LeaseHolder
+from outlast.core.worker import WorkerRecord
+
+
+def able(job: Job, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
+    """Return the workers that could claim the job: they serve its queue and know its type.
+
+    A stopping worker claims nothing.
+    """
+    return [
+        worker
+        for worker in workers
+        if job.queue in worker.queues and job.type in worker.types and not worker.is_stopping
+    ]
+
+
+def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[LeaseHolder, int]) -> int:
+    """Return how many execution slots of these workers are in use.
+
+    A worker's prefetched jobs do not count beyond its capacity.
+    """
+    return sum(min(open_runs.get(worker.holder, 0), worker.capacity) for worker in workers)
+
+
+def types_wanted_by(
+    workers: Sequence[WorkerRecord], open_runs: Mapping[LeaseHolder, int]
+) -> set[frozenset[str] | None]:
+    """Return the sets of job types from which the next claims choose; None is any type.
+
+    Only workers with a free execution slot count, or all workers if none has one.
+    """
+    free = [worker for worker in workers if open_runs.get(worker.holder, 0) < worker.capacity]
+    return {frozenset(worker.types) for worker in free or workers} or {None}
