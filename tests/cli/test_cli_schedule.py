@@ -3,11 +3,13 @@
 import asyncio
 import json
 import shlex
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from outlast.cli.app_loader import load_app
+from outlast.core.schedule import UNDECLARED
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract.schedules import SetSchedule
 
@@ -156,6 +158,28 @@ def test_what_is_not_there_or_not_right_is_told_in_one_line(cli: Cli) -> None:
         assert told.exit_code == code, (words, told.output)
         assert says in told.stderr.splitlines()[-1], words
         assert told.stdout == ""
+
+
+def test_an_undeclared_schedule_is_shown_by_list_and_doctor(cli: Cli) -> None:
+    cli.out("schedule", *SAVED)
+    asyncio.run(_undeclare())
+
+    [row] = cli.out("schedule", "list").splitlines()[1:]
+    doctor = cli.out("doctor")
+
+    assert "undeclared" in row
+    assert 'schedule "nightly" is disabled: no worker of app shop declares it any more' in doctor
+    assert "`outlast schedule resume nightly`" in doctor
+    cli.out("schedule", "resume", "nightly")
+    assert "undeclared" not in cli.out("schedule", "list")
+
+
+async def _undeclare() -> None:
+    async with load_app("tasks:app") as app:
+        there = await app.schedules.get("nightly")
+        plan = replace(there.plan, enabled=False, declared_by="shop", disabled_reason=UNDECLARED)
+        value = SetSchedule(plan=plan, next_slot=None, next_trigger_at=None)
+        await app.store.set_schedule(there.id, expected=there.version, value=value)
 
 
 def _ago(hours: int) -> str:

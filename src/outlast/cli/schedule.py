@@ -264,7 +264,7 @@ def _job_of(schedule: Schedule) -> str:
 def _row(schedule: Schedule) -> tuple[str, ...]:
     plan = schedule.plan
     when = plan.rule.cron or str(plan.rule)
-    state = "on" if plan.enabled else "paused"
+    state = "on" if plan.enabled else plan.disabled_reason or "paused"
     if plan.enabled and schedule.next_slot is None:
         state = "ended"
     last = _short(schedule.last_triggered_at)

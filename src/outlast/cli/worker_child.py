@@ -97,6 +97,7 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
     return {
         "url": app.url,
         "store": without_password(app.url),
+        "app": app.name,
         "schedules": sorted(app._declared),  # noqa: SLF001 - the app's own command
         "settings": app.settings.dump(),
         "queues": engine.queues,

@@ -25,6 +25,10 @@ class Registry:
                 f'job type "{job_type.name}" is registered already; give one of them a `name=`'
             )
         self._types[job_type.name] = job_type
+        self.tell_watchers()
+
+    def tell_watchers(self) -> None:
+        """Call the watchers: what the app tells its workers has changed."""
         for changed in tuple(self._watchers):
             changed()
 

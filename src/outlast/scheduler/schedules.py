@@ -25,6 +25,7 @@ from outlast.scheduler.plan_builder import (
     ScheduleEdits,
     ScheduleOptions,
     Target,
+    declared_again,
     digest,
     edited_plan,
     new_plan,
@@ -211,26 +212,28 @@ class ScheduleManager:
             store, schedule, since, until, new_id=self._client.ids.job, dry_run=dry_run
         )
 
-    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> builtins.list[Schedule]:
-        """Write declared schedules into the store; return those written. Idempotent.
+    async def sync(
+        self, declared: Mapping[str, ScheduleDeclaration], *, app: str
+    ) -> builtins.list[Schedule]:
+        """Write the schedules that an app declares; return those written. Idempotent.
 
         A schedule that was edited at run time is kept until its declaration changes. A paused
-        schedule stays paused.
+        schedule stays paused; one that was disabled as undeclared is enabled.
         """
-        written = [await self._declare(each) for each in declared.values()]
+        written = [await self._declare(each, app) for each in declared.values()]
         return [each for each in written if each is not None]
 
-    async def _declare(self, declared: ScheduleDeclaration) -> Schedule | None:
+    async def _declare(self, declared: ScheduleDeclaration, app: str) -> Schedule | None:
         plan = await self._plan(declared.name, declared.options)
-        plan = replace(plan, declared=digest(plan))
+        plan = replace(plan, declared=digest(plan), declared_by=app)
         stored = await (await self._client.store()).schedule(declared.name)
-        if stored is not None and stored.plan.declared == plan.declared:
+        if stored is not None and declared_again(stored.plan, plan) == stored.plan:
             return None
-
-        def adopt(old: Plan | None) -> Plan:
-            return plan if old is None else replace(plan, enabled=plan.enabled and old.enabled)
-
-        return await self._write(declared.name, adopt, creates=True)
+        return await self._write(
+            declared.name,
+            lambda old: plan if old is None else declared_again(old, plan),
+            creates=True,
+        )
 
     async def _plan(self, name: str, given: Mapping[str, Any]) -> Plan:
         check_name(name, what="the name of a schedule")

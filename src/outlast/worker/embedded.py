@@ -60,7 +60,11 @@ class Worker:
         concurrency: int | None = None,
         app_address: str | None = None,
         failure_sinks: Sequence[FailureSink] = (),
+        app_name: str = "",
+        declared_schedules: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        self._app_name = app_name
+        self._declared_schedules = declared_schedules
         self._store = store
         self._registry = registry
         self._settings = settings
@@ -208,6 +212,8 @@ class Worker:
             queues=tuple(self._engine.queues),
             types=tuple(self._engine.types),
             concurrency=self._engine.concurrency,
+            app=self._app_name,
+            schedules=tuple(self._declared_schedules()),
         )
 
     def _notify(self, notification: Notification) -> None:
