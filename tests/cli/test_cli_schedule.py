@@ -121,6 +121,12 @@ WRONG = [
     ("run nothing --next", 3, "no schedule"),
     ("run nightly --slot soon", 2, "not a time"),
     ("run nightly --slot 2026-01-05T02:00", 2, "time zone"),
+    (
+        "run nightly --slot 2026-01-05T03:00+01:00",
+        2,
+        "no slot at 2026-01-05T02:00:00Z; the nearest are 2026-01-05T01:00:00Z and "
+        "2026-01-06T01:00:00Z: `outlast schedule run nightly --slot 2026-01-05T01:00:00Z`",
+    ),
     ("run nightly --missed", 4, "nightly has no slot that was missed"),
     ("run nightly --next --missed", 2, "exactly one slot"),
     ("test '* * * * * *'", 2, "6 fields"),

@@ -167,7 +167,7 @@ async def rm(ctx: CommandContext, /, name: str) -> None:
 
 @command("run")
 @click.argument("name")
-@click.option("--slot", callback=values.time, help="This slot, such as 2026-03-29T02:00Z.")
+@click.option("--slot", callback=values.time, help="This occurrence, such as 2026-03-29T02:00Z.")
 @click.option("--next", "is_next", is_flag=True, help="The next slot.")
 @click.option("--missed", is_flag=True, help="The latest missed slot.")
 async def run(
@@ -176,7 +176,10 @@ async def run(
     """Start a manual run for one slot; the slot is then taken, as by a scheduled run."""
     if (slot is not None) + is_next + missed != 1:
         raise InvalidSchedule("give exactly one slot: --slot TIME, --next or --missed")
-    handle = await ctx.app.schedules.run(name, slot or ("next" if is_next else "missed"))
+    try:
+        handle = await ctx.app.schedules.run(name, slot or ("next" if is_next else "missed"))
+    except InvalidSchedule as error:
+        raise InvalidSchedule(ctx.with_target(str(error))) from error
     job = await ctx.app.get(handle.id)
     if ctx.out.as_json:
         ctx.out.record({"id": handle.id, "slot": job.slot_at})

@@ -193,6 +193,7 @@ class ScheduleManager:
     async def run(self, name: str, slot: datetime | SlotChoice) -> Handle[Any]:
         """Run one slot manually: a time, `"next"`, or `"missed"` for the latest missed slot.
 
+        Raises InvalidSchedule, with the nearest slots, if the time is no slot of the schedule.
         Raises SlotTaken if the slot was claimed before, whatever its outcome, or if the job is
         running.
         """
