@@ -99,6 +99,7 @@ class Outlast(Admin):
             load_result=self.registry.load_result,
             dump_params=self.registry.dump_params,
             opened=partial(complete_transfer, open_store=open_store),
+            on_queue=self.registry.warn_of_queue,
         )
 
     @overload

@@ -10,6 +10,7 @@ import click
 
 from outlast.cli import values
 from outlast.cli.command import CommandContext, Exit, command
+from outlast.cli.queue_names import CREATE, CREATE_HINT, require_queue
 from outlast.core.explain import GateCode
 from outlast.core.job import Job
 from outlast.core.limits import MAX_DEPTH
@@ -37,6 +38,7 @@ POLLS_PER_EXPLANATION = 5
 )
 @click.option("--key", help="Unique key: at most one job ever has it.")
 @click.option("--queue", help="Queue, instead of the type's own.")
+@CREATE
 @click.option("--priority", type=int, help="Priority, instead of the type's own.")
 @click.option("--wait", is_flag=True, help="Wait for the end, show progress, exit 1 on failure.")
 @click.option(
@@ -52,6 +54,7 @@ async def enqueue_command(
     params: str,
     wait: bool,
     time_limit: timedelta | None,
+    create: bool,
     **options: Any,
 ) -> int:
     """Enqueue a job of TYPE with PARAMS, a JSON object, such as '{"invoice_id": 3}'.
@@ -60,6 +63,8 @@ async def enqueue_command(
     """
     ctx.require_types()
     job_type = ctx.app.registry.get(type_name)
+    if options["queue"] is not None and not create:
+        await require_queue(ctx, options["queue"], CREATE_HINT)
     handle = await job_type.options(**options).enqueue(**parse_params(params))
     if not handle.created:
         ctx.out.message("the key is taken; this is the job that has it")

@@ -97,6 +97,9 @@ class Worker:
         self._leases.clear()
         await self._check_reservations()
         self._engine.follow_registry()  # types registered since this worker was created
+        for warning in map(self._registry.unknown_queue, self._engine.queues):
+            if warning is not None:
+                log.warning(warning)
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
