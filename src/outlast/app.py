@@ -331,7 +331,7 @@ class Outlast(Admin):
         """Stored schedules by name: get, list, save, edit, remove, pause, resume, run, …."""
         from outlast.scheduler.schedules import ScheduleManager  # noqa: PLC0415 - same
 
-        return ScheduleManager(self._client, self.registry)
+        return ScheduleManager(self._client, self.registry, self._declared)
 
     async def sync_schedules(self) -> None:
         """Write the schedules that this app declares to the store, as its workers do."""

@@ -74,6 +74,23 @@ async def test_another_declaration_replaces_it_but_not_its_pause(
     assert (now.id, now.plan.rule.cron, now.plan.enabled) == (paused.id, "15 * * * *", False)
 
 
+async def test_an_invalid_declaration_keeps_no_other_from_being_written(app: Outlast) -> None:
+    app.schedule("a", "0 * * * *", "report", **SET)
+    app.schedule("b", "0 * * * *", template="gone", **SET)
+    app.schedule("c", "0 * * * *", "report", **SET)
+
+    with pytest.raises(InvalidSchedule, match="schedule b: no template 'gone'"):
+        await app.sync_schedules()
+
+    assert [each.name for each in await app.schedules.list()] == ["a", "c"]
+
+
+async def test_a_rule_is_tried_by_its_expression_alone(app: Outlast) -> None:
+    [first] = await app.schedules.test("0 2 * * *", after=START, limit=1)
+
+    assert (await app.schedules.test(cron="0 2 * * *", after=START, limit=1)) == [first]
+
+
 async def test_declaring_is_checked_at_once(app: Outlast) -> None:
     app.schedule("s", "0 * * * *", "report", **SET)
 

@@ -159,6 +159,11 @@ async def _schedules(context: CheckContext) -> AsyncIterator[Finding]:
                 f"with `outlast schedule resume {name}`"
             )
             yield Finding("Schedules", "warn", f'schedule "{schedule.name}" {text}', fix)
+    for name, plan in (await context.ctx.app.schedules.check_declared()).items():
+        if isinstance(plan, str):
+            all_declared = False
+            text = f'schedule "{name}" cannot be written: {plan}'
+            yield Finding("Schedules", "FAIL", text, "correct its declaration")
     if all_declared:
         yield Finding("Schedules", "ok", f"{len(schedules)} stored; none is undeclared")
 

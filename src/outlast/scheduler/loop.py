@@ -230,7 +230,7 @@ async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
             log.warning("cannot write declared schedules, will try again: %s", error)
             await asyncio.sleep(ERROR_PAUSE_S)
         except CallerError as error:
-            log.error("declared schedules are invalid: %s", error)  # noqa: TRY400 - complete message
+            log.error("declared schedules were not written: %s", error)  # noqa: TRY400 - complete message
             return None
 
 

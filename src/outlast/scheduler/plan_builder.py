@@ -58,16 +58,21 @@ class ScheduleEdits(ScheduleOptions, total=False):
     new_name: str
 
 
-class RuleOptions(TypedDict, total=False):
-    """The settings that make up a time rule."""
+class IntervalOptions(TypedDict, total=False):
+    """The settings that make up a time rule, without its cron expression."""
 
-    cron: str | None
     every: Duration | None
     timezone: str
     gap: str | None
     fold: str | None
     start: datetime | None
     end: datetime | None
+
+
+class RuleOptions(IntervalOptions, total=False):
+    """The settings that make up a time rule."""
+
+    cron: str | None
 
 
 RULE_FIELDS = frozenset({"cron", "every", "timezone", "gap", "fold", "start", "end"})
