@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.storm import Aftermath, storm
+from tests.chaos.kill_storm import KillReport, storm
 
 from bench.progress import tell
 
@@ -20,7 +20,7 @@ def measure(folder: Path, *, jobs: int) -> dict[str, Any]:
     return figures(after)
 
 
-def figures(after: Aftermath) -> dict[str, Any]:
+def figures(after: KillReport) -> dict[str, Any]:
     took = after.takeovers
     return {
         "jobs": len(after.jobs),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from tests.chaos.tree import Tree, forest, freeze, until
+from tests.chaos.worker_tree import WorkerTree, freeze, until, worker_trees
 
 from bench.progress import tell
 from bench.report import table
@@ -124,8 +124,11 @@ async def _rows(url: str) -> list[SlotRecord]:
 
 
 @contextmanager
-def _workers(url: str, env: dict[str, str], number: int) -> Iterator[list[Tree]]:
-    with tempfile.TemporaryDirectory(prefix="outlast-bench-") as name, forest(Path(name)) as grow:
+def _workers(url: str, env: dict[str, str], number: int) -> Iterator[list[WorkerTree]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="outlast-bench-") as name,
+        worker_trees(Path(name)) as grow,
+    ):
         env = {**env, "OUTLAST_BENCH_URL": url}
         trees = [grow(app=APP, env=env) for _ in range(number)]
         for tree in trees:

@@ -16,8 +16,8 @@ from statistics import median
 from tests.chaos.ledger import Ledger, bound
 from tests.chaos.notes import Notes
 from tests.chaos.test_chaos_takeover import EMBEDDED
-from tests.chaos.tree import Tree, forest, until
 from tests.chaos.worker_app import register
+from tests.chaos.worker_tree import WorkerTree, until, worker_trees
 
 from bench.figures import Series
 from bench.progress import tell
@@ -35,7 +35,7 @@ ON_SERVER = {"lease": "8s", "renew": "2s", "tick": "250ms", "poll": "250ms"}
 BEAT = 1
 
 WAITS = ("waits", {"gate": "never"})
-Grow = Callable[..., Tree]
+Grow = Callable[..., WorkerTree]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def orphans(folder: Path) -> float:
 
 def deadly(folder: Path) -> float:
     """Return the delay of ten jobs caused by one that crashes every process it runs in."""
-    with forest(folder) as grow:
+    with worker_trees(folder) as grow:
         grow("-p", "3").ready(3)
         ledger = Ledger(folder)
         before = max(_seconds_for_some(ledger) for _ in range(5))
@@ -183,11 +183,11 @@ def _measured(case: Case) -> float:
 @contextmanager
 def _at_work(
     folder: Path, *options: str, **over: str | int
-) -> Iterator[tuple[Grow, Tree, Notes, str]]:
+) -> Iterator[tuple[Grow, WorkerTree, Notes, str]]:
     """A worker in the middle of a job that waits in its first run."""
     ledger = Ledger(folder)
     [job] = ledger.enqueue(WAITS)
-    with forest(folder) as grow:
+    with worker_trees(folder) as grow:
         worker = grow(*options, **over)
         until(lambda: ledger.notes.of(job), what="its run")
         yield grow, worker, ledger.notes, job
@@ -198,7 +198,7 @@ def _again(notes: Notes, job: str) -> float:
     return float(until(lambda: notes.of(job)[1:], what="its second run")[0].at)
 
 
-def _exit_after(worker: Tree) -> float:
+def _exit_after(worker: WorkerTree) -> float:
     asked = time.monotonic()
     worker.signal(signal.SIGTERM)
     worker.wait()
@@ -216,7 +216,7 @@ def _seconds_for_some(ledger: Ledger) -> float:
 
 async def _tree_at(url: str, folder: Path, settings: dict[str, str]) -> float:
     notes, env = Notes(folder), {"CHAOS_URL": url}
-    with forest(folder) as grow:
+    with worker_trees(folder) as grow:
         async with register(Outlast(url), notes) as app:
             [job] = await app.enqueue_many(bound(app, [WAITS], {}))
         first = grow(env=env, **settings).ready()

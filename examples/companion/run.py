@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+from command_exit import clean_exit, log_to
 from outlast import Handle
 
 from .companion import Companion, Rules
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         base_delay_seconds=minute,
         lease_seconds=Rules().lease_seconds if minute >= MINUTE else 3,
     )
+    log_to(asked.folder / "companion.log")
     print(f"A minute of S2 takes {minute:g} s here: base delay {minute:g} s, 5 attempts.")
     asyncio.run(_work(Companion(asked.folder, asked.url, rules=rules), asked.day))
     where = "" if asked.url is None else f" --url '{asked.url}'"
@@ -34,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 async def _work(companion: Companion, day: date) -> None:
+    sent_before = {message.token for message in companion.world.chat.messages()}
     async with companion.app, companion.app.worker():
         _say("The users are synced first:")
         await _all_ended(companion, [await companion.schedule_sync(user) for user in USERS])
@@ -43,8 +46,11 @@ async def _work(companion: Companion, day: date) -> None:
         print(f"  {len(asked)} calls, {new} new jobs")
         await _all_ended(companion, asked)
     _say("What the users were told:")
-    for message in companion.world.chat.messages():
+    sent = [each for each in companion.world.chat.messages() if each.token not in sent_before]
+    for message in sent:
         print(f"  {message.user_id:<5} {message.text}")
+    if not sent:
+        print("  nothing new: they got their summaries in an earlier run")
 
 
 async def _all_ended(companion: Companion, handles: Sequence[Handle[None]]) -> None:
@@ -74,4 +80,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with clean_exit():
+        main()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from command_exit import clean_exit
 from outlast.store.contract.jobs import Filter
 
 from .companion import Companion
@@ -41,4 +42,5 @@ async def items(companion: Companion) -> list[Item]:
 
 
 if __name__ == "__main__":
-    main()
+    with clean_exit():
+        main()

@@ -10,12 +10,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from command_exit import clean_exit
 from outlast import SlotTaken
 from outlast.clock import SystemClock
 
 from . import edition, ledger, page
 from .config import DESK_FILE, FILE, JOBS_FILE
-from .desk import Desk
+from .desk import Desk, stamp
 from .rules import RULES
 from .samples import sample_feeds
 from .units import WORKER
@@ -24,6 +25,7 @@ from .web import Counter
 CHAIN: Final = ("rss_ingestion", "event_clustering", "brief_publication", "retention_cleanup")
 EXAMPLES: Final = Path(__file__).parents[1]
 JOB_TIMEOUT: Final = "2m"
+RECENT_RUNS: Final = 100
 SAMPLE_MARK: Final = "# Made-up news, served while the command runs."
 COLUMNS: Final = ("job_name", "scheduled_for", "finished_at", "status", "worker_instance")
 
@@ -65,7 +67,8 @@ async def _make_a_brief(folder: Path, worker: subprocess.Popen[str]) -> None:
             with suppress(SlotTaken):  # the schedule took the slot first
                 await (await counter.schedules.run(name, slot)).wait(JOB_TIMEOUT)
         await ledger.refresh(counter, desk)
-    _print_runs(ledger.latest(desk, len(CHAIN)))
+    runs = ledger.latest(desk, RECENT_RUNS)
+    _print_runs([row for row in runs if row["scheduled_for"] == stamp(slot)])
     _print_brief(desk, folder)
 
 
@@ -146,4 +149,5 @@ def _process(folder: Path, *arguments: str, err: Any) -> Iterator[subprocess.Pop
 
 
 if __name__ == "__main__":
-    main()
+    with clean_exit():
+        main()

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from command_exit import clean_exit
+
 from . import ledger
 from .config import DESK_FILE, JOBS_FILE
 from .desk import Desk, stamp
@@ -83,4 +85,5 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    with clean_exit():
+        main()

@@ -3,8 +3,11 @@
 import argparse
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+from command_exit import clean_exit, log_to
 
 from . import words
 from .queries import QUERIES, reserved
@@ -18,23 +21,32 @@ COLUMNS: Final = {
 }
 """Columns that fit on a screen; `show` prints all of them."""
 
+TIMES: Final = {
+    "jobs": "created_at",
+    "job_runs": "started_at",
+    "direct_reservations": "reserved_at",
+}
+"""The column that tells an earlier run of this command from the present one."""
+
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m story_studio.run", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("studio"))
     folder: Path = parser.parse_args(argv).folder
     folder.mkdir(parents=True, exist_ok=True)
+    log_to(folder / "studio.log")
     asyncio.run(_work(Studio(folder)))
     print(f"\nEvery column: python -m story_studio.show jobs {folder}")
 
 
 async def _work(studio: Studio) -> None:
     async with studio.app:
+        began = await studio.app.store.now()
         doomed = await _fill_the_queue(studio)
         await _show(studio, "order")
         await _run_everything(studio)
         for name in ("templates", "jobs", "job_runs", "direct_reservations"):
-            await _show(studio, name)
+            await _show(studio, name, since=began)
         await _show_chain(studio, doomed)
 
 
@@ -72,8 +84,11 @@ async def _run_everything(studio: Studio) -> None:
             await worker.drained()
 
 
-async def _show(studio: Studio, name: str) -> None:
+async def _show(studio: Studio, name: str, *, since: datetime | None = None) -> None:
+    """Print a table; with `since`, without the rows of an earlier run of this command."""
     rows = await QUERIES[name](studio)
+    if since is not None and name in TIMES:
+        rows = [row for row in rows if row[TIMES[name]] >= since]
     if name in COLUMNS:
         rows = [{column: row[column] for column in COLUMNS[name].split()} for row in rows]
     print(f"\n{table(name, rows)}")
@@ -93,4 +108,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with clean_exit():
+        main()

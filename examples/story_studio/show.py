@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from command_exit import clean_exit
+
 from .queries import QUERIES, Row
 from .studio import Studio
 
@@ -37,4 +39,5 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    with clean_exit():
+        main()

@@ -11,7 +11,7 @@ from outlast.core.job import Job
 from outlast.core.lineage import Lineage
 from outlast.core.run import RunRecord
 from outlast.core.state import State
-from outlast.jobs import positions, retry
+from outlast.jobs import job_search, positions, retry
 from outlast.jobs.client import Client
 from outlast.jobs.completion import job_id_of, missing
 from outlast.jobs.event_stream import event_stream
@@ -42,6 +42,31 @@ class Admin:
     async def get(self, job_id: str) -> Job:
         """Return the job as it is stored now."""
         return await self._client.find(job_id_of(job_id))
+
+    async def find(
+        self,
+        *,
+        states: Iterable[str] | None = None,
+        queue: str | None = None,
+        type: str | None = None,  # noqa: A002 - a job's own word
+        key: str | None = None,
+        limit: int = 100,
+        before: Job | None = None,
+    ) -> list[Job]:
+        """Return stored jobs, the newest first: `await app.find(states=["dead_letter"])`.
+
+        Without arguments it returns the last 100 jobs. For the next page pass the last job as
+        `before`. A `key` finds the jobs enqueued with it as `key` or `active_key`.
+        """
+        return await job_search.find_jobs(
+            self._client,
+            states=states,
+            queue=queue,
+            type=type,
+            key=key,
+            limit=limit,
+            before=before,
+        )
 
     async def runs(self, job_id: str) -> list[RunRecord]:
         """Return every run of a job, the first one first."""

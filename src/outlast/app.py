@@ -29,7 +29,7 @@ from outlast.core.duration import Duration
 from outlast.core.failure import Sink
 from outlast.core.failure_sink import FailureSink
 from outlast.core.ids import Ids
-from outlast.core.retry import Backoff
+from outlast.core.retry import Backoff, Delays
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
 from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
@@ -126,7 +126,7 @@ class Outlast(Admin):
         *,
         name: str | None = None,
         delivery: DeliveryName = "lease",
-        retry: Backoff | None = None,
+        retry: Backoff | Delays | None = None,
         queue: str = "default",
         priority: int = 0,
         max_runtime: Duration | None = None,
@@ -140,7 +140,7 @@ class Outlast(Admin):
         *,
         name: str | None = None,
         delivery: DeliveryName = "lease",
-        retry: Backoff | None = None,
+        retry: Backoff | Delays | None = None,
         queue: str = "default",
         priority: int = 0,
         max_runtime: Duration | None = None,
@@ -159,7 +159,8 @@ class Outlast(Admin):
             function: The handler.
             name: Name of the job type; default: the name of the handler.
             delivery: What happens to a run whose worker dies.
-            retry: Backoff and number of attempts.
+            retry: Backoff and number of attempts; or the waits: `["10s", "1m", "10m"]`, or a
+                function of the retry's number.
             queue: Default queue of its jobs.
             priority: Default priority of its jobs.
             max_runtime: Time limit of a run; for process and command it includes their start.

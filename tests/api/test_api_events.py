@@ -46,13 +46,13 @@ async def test_an_empty_stream_ends_at_once(app):
 async def test_who_follows_hears_of_what_comes(app, die):
     before = await die(2)
     stream = app.event_stream(follow=True)
-    heard = [(await anext(stream)).job_id for _ in range(2)]
+    received = [(await anext(stream)).job_id for _ in range(2)]
 
     waiting = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)
     after = await die(1)
 
-    assert heard == before
+    assert received == before
     assert [(await waiting).job_id] == after
     await stream.aclose()
 

@@ -171,10 +171,12 @@ async def test_of_two_at_once_one_retries_and_the_other_learns_of_it(app, store,
         return chain
 
     store.chain = together
-    told = await asyncio.gather(app.retry(before.id), app.retry(before.id), return_exceptions=True)
+    reported = await asyncio.gather(
+        app.retry(before.id), app.retry(before.id), return_exceptions=True
+    )
 
-    [lost] = [each for each in told if isinstance(each, DuplicateJob)]
-    [won] = [each for each in told if not isinstance(each, Exception)]
+    [lost] = [each for each in reported if isinstance(each, DuplicateJob)]
+    [won] = [each for each in reported if not isinstance(each, Exception)]
     assert lost.existing == won.id
     assert len(await read(before.id)) == 2
 

@@ -154,13 +154,15 @@ async def test_of_two_edits_at_once_with_one_version_one_is_refused(templates, s
         return found
 
     store.document = together
-    told = await asyncio.gather(
+    reported = await asyncio.gather(
         *(templates.save("weekly", send, priority=n, expected=known.updated_at) for n in (1, 2)),
         return_exceptions=True,
     )
 
-    assert sorted(type(each) for each in told if isinstance(each, Exception)) == [TemplateChanged]
-    [saved] = [each for each in told if isinstance(each, Template)]
+    assert sorted(type(each) for each in reported if isinstance(each, Exception)) == [
+        TemplateChanged
+    ]
+    [saved] = [each for each in reported if isinstance(each, Template)]
     store.document = read
     assert await templates.get("weekly") == saved
 

@@ -141,7 +141,7 @@ SETTINGS = [
     ({"delivery": "new"}, "delivery is 'new'; use one of lease, linked, once"),
     ({"delivery": None}, "delivery is None"),
     ({"delivery": "once", "retry": Backoff(3)}, "once never runs again, so retry contradicts it"),
-    ({"retry": 3}, r"retry is 3; use Backoff\(max_attempts=5\)"),
+    ({"retry": 3}, r"retry is 3; use Backoff\(max_attempts=5\), a list"),
     ({"queue": "a b"}, 'job type "send": queue is .a b.'),
     ({"priority": 40_000}, 'job type "send": priority is 40000; it must lie in'),
     ({"priority": 1.5}, "priority is 1.5; use a whole number"),

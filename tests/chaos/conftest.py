@@ -7,7 +7,7 @@ import pytest
 
 from .ledger import Ledger
 from .notes import Notes
-from .tree import Tree, forest
+from .worker_tree import WorkerTree, worker_trees
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def notes(ledger: Ledger) -> Notes:
 
 
 @pytest.fixture
-def grow(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
+def grow(tmp_path: Path) -> Iterator[Callable[..., WorkerTree]]:
     """Starts `outlast worker` with these options, and settings by name."""
-    with forest(tmp_path) as grow:
+    with worker_trees(tmp_path) as grow:
         yield grow

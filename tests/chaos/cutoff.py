@@ -17,8 +17,8 @@ from support.servers.fault_proxy import FaultProxy, fault_proxy
 
 from .ledger import bound
 from .notes import Notes
-from .tree import Tree, forest, until
 from .worker_app import register
+from .worker_tree import WorkerTree, until, worker_trees
 
 JOBS_PER_WORKER: Final = 2
 GATE: Final = "network"
@@ -82,7 +82,7 @@ def cut_off(
     database, notes = server.new_database().rpartition("/")[2], Notes(folder)
     with ExitStack() as stack:
         proxies = [stack.enter_context(fault_proxy(server.port)) for _ in range(workers)]
-        grow = stack.enter_context(forest(folder))
+        grow = stack.enter_context(worker_trees(folder))
         jobs = asyncio.run(_enqueue(server.url(database), notes, JOBS_PER_WORKER * workers))
         trees = [
             _plant(grow, number, server.url(database, port=proxy.port), settings)
@@ -126,7 +126,9 @@ async def _enqueue(url: str, notes: Notes, number: int) -> int:
         return len(await app.enqueue_many(bound(app, wanted, {})))
 
 
-def _plant(grow: Callable[..., Tree], number: int, url: str, settings: dict[str, Any]) -> Tree:
+def _plant(
+    grow: Callable[..., WorkerTree], number: int, url: str, settings: dict[str, Any]
+) -> WorkerTree:
     options = ("-c", str(JOBS_PER_WORKER), "--instance-id", _name(number))
     return grow(*options, env={"CHAOS_URL": url}, **settings, prefetch=0)
 
@@ -156,7 +158,7 @@ def _await_renewal(url: str, workers: int) -> None:
     until(is_renewed, what=f"a renewal of {names}")
 
 
-def _is_whole(tree: Tree) -> bool:
+def _is_whole(tree: WorkerTree) -> bool:
     """Whether every lock whose connection broke was reacquired or lost."""
     back = len(tree.lines("lock reacquired")) + len(tree.lines("lock lost"))
     return back >= len(tree.lines("lock connection broke"))

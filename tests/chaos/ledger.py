@@ -18,8 +18,8 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.verify import Report, verify
 
 from .notes import Notes
-from .tree import PATIENCE
 from .worker_app import register
+from .worker_tree import PATIENCE
 
 SLOT = datetime(2026, 1, 1, tzinfo=UTC)
 SLOTS = count(1)

@@ -21,8 +21,8 @@ from outlast.verify import verify
 
 from .ledger import bound
 from .notes import Notes
-from .tree import Tree, forest, until
 from .worker_app import register
+from .worker_tree import WorkerTree, until, worker_trees
 
 CONCURRENCY: Final = 5
 LONGEST: Final = 0.2
@@ -104,7 +104,7 @@ def outages(
 ) -> Survived:
     """Half of the jobs wait at first; the server is killed each time a share of all has ended."""
     rng = random.Random(seed)
-    with postgres_server(durable=True) as server, forest(folder) as grow:
+    with postgres_server(durable=True) as server, worker_trees(folder) as grow:
         url, notes = server.new_database(), Notes(folder)
         before = _Caller(url, notes, range(jobs // 2), seed)
         asyncio.run(before.enqueue())
@@ -131,7 +131,7 @@ def outages(
         )
 
 
-def _plant(grow: Callable[..., Tree], url: str, settings: dict[str, Any]) -> Tree:
+def _plant(grow: Callable[..., WorkerTree], url: str, settings: dict[str, Any]) -> WorkerTree:
     return grow("-c", str(CONCURRENCY), env={"CHAOS_URL": url}, **settings)
 
 

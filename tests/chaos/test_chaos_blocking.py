@@ -4,7 +4,7 @@ import pytest
 
 from outlast.testing.conformance import sizes
 
-from .tree import until
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 

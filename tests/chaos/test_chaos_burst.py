@@ -2,7 +2,7 @@
 
 import pytest
 
-from .tree import until
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 

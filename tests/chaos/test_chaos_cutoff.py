@@ -10,7 +10,7 @@ from outlast.testing.servers.postgres import postgres_server
 from support.servers.pg_standby import promote, standby_of
 
 from .cutoff import Outage, cut_off
-from .tree import LONG, QUICK
+from .worker_tree import LONG, QUICK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

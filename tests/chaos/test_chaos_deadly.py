@@ -5,7 +5,7 @@ How much later those end is measured by `python -m bench takeover`.
 
 import pytest
 
-from .tree import until
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +27,18 @@ def test_job_that_always_kills_its_process_is_a_dead_letter_after_exactly_its_li
     assert len(notes.of(job)) == LIMIT
     assert "its process" in ledger.runs(job)[-1].error
     assert tree.code is None
+
+
+def test_job_that_takes_all_memory_starts_no_more_often_than_its_limit(grow, ledger, notes):
+    """Which allocation fails is not known, so neither is how a run ends: each one is charged."""
+    grow("-p", "2").ready(2)
+
+    [job] = ledger.enqueue(("eats", {}))
+    until(lambda: ledger.state(job) == "dead_letter", what="the dead letter")
+
+    assert 1 <= len(notes.of(job)) <= LIMIT
+    assert {status for status, _ in ledger.ends(job)} <= {"lost", "failed"}
+    assert ledger.failures(job) == LIMIT
 
 
 @pytest.mark.parametrize("kind", ["exits", "crashes"])

@@ -8,8 +8,8 @@ import pytest
 from outlast import Outlast
 
 from .ledger import bound
-from .tree import LONG, until
 from .worker_app import register
+from .worker_tree import LONG, until
 
 pytestmark = pytest.mark.slow
 

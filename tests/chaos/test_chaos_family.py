@@ -4,7 +4,7 @@ from signal import SIGTERM
 
 import pytest
 
-from .tree import until
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ Nothing is asserted about the time it takes: `covered_time` is less than the lea
 
 import pytest
 
-from .tree import freeze_one, until
+from .worker_tree import freeze_one, until
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from .tree import PROGRAM, until
+from .worker_tree import PROGRAM, until
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ PATIENCE = 120.0
 """Seconds after which a write counts as stuck."""
 
 
-class Crew:
+class Workload:
     """An app with a worker, and what its jobs did."""
 
     def __init__(self, url: str) -> None:
@@ -51,13 +51,13 @@ class Crew:
 
 
 @asynccontextmanager
-async def at_work(url: str) -> AsyncIterator[Crew]:
-    crew = Crew(url)
-    async with crew.app, crew.app.worker():
-        await crew.enqueue(10)
-        yield crew
-        await crew.enqueue(3)
-        await crew.all_done()
+async def at_work(url: str) -> AsyncIterator[Workload]:
+    workers = Workload(url)
+    async with workers.app, workers.app.worker():
+        await workers.enqueue(10)
+        yield workers
+        await workers.enqueue(3)
+        await workers.all_done()
 
 
 class Ear(logging.Handler):
@@ -167,11 +167,11 @@ def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
 async def test_etcd_loses_its_leader_and_then_all_members_for_a_while(
     cluster: EtcdCluster, ear: Ear
 ) -> None:
-    async with at_work(f"{cluster.url('outage')}?busy=3") as crew:
+    async with at_work(f"{cluster.url('outage')}?busy=3") as workers:
         leader = await asyncio.to_thread(lambda: cluster.leader)
         await asyncio.to_thread(leader.kill)
         async with asyncio.timeout(PATIENCE):
-            await crew.enqueue()
+            await workers.enqueue()
         await asyncio.to_thread(leader.start)
         await asyncio.to_thread(leader.program.wait, leader.answers)
 

@@ -9,8 +9,8 @@ from outlast.testing.servers.postgres import PostgresServer
 from support.servers.fault_proxy import fault_proxy
 
 from .ledger import bound
-from .tree import until
 from .worker_app import register
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 
 import outlast
 
-from .tree import LONG, TESTS, until
+from .worker_tree import LONG, TESTS, until
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 import outlast
 
-from .tree import PATIENCE, SHORT, TESTS, until
+from .worker_tree import PATIENCE, SHORT, TESTS, until
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from outlast.testing.conformance import sizes
 
 from .outage import outages
-from .tree import QUICK, SHORT
+from .worker_tree import QUICK, SHORT
 
 pytestmark = pytest.mark.slow
 

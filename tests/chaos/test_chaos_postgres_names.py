@@ -9,8 +9,8 @@ from outlast import Outlast
 from outlast.worker.supervisor.options import WorkerExit
 
 from .ledger import bound
-from .tree import LONG, Tree, until
 from .worker_app import register
+from .worker_tree import LONG, WorkerTree, until
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_worker_whose_name_was_taken_stops(postgres_url, grow):
 async def test_second_worker_of_a_name_gets_it_and_its_runs_once_the_first_was_killed(
     postgres_url, grow, notes
 ):
-    def start() -> Tree:
+    def start() -> WorkerTree:
         return grow("--instance-id", "w1", env={"CHAOS_URL": postgres_url}, **LONG)
 
     async with register(Outlast(postgres_url), notes) as app:

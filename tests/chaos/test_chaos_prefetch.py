@@ -2,7 +2,7 @@
 
 import pytest
 
-from .tree import LONG, until
+from .worker_tree import LONG, until
 
 pytestmark = pytest.mark.slow
 

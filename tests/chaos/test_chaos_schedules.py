@@ -12,8 +12,8 @@ from outlast.scheduler.loop import LEADER_LOCK
 from outlast.store.open import open_store
 from outlast.verify import verify
 
-from .tree import LONG, freeze, thaw, until
 from .worker_app import register
+from .worker_tree import LONG, freeze, thaw, until
 
 pytestmark = pytest.mark.slow
 

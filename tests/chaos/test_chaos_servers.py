@@ -11,8 +11,8 @@ from outlast import Outlast
 from outlast.testing.servers import dynamodb as local
 
 from .ledger import bound
-from .tree import until
 from .worker_app import register
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from .tree import freeze_one, until
+from .worker_tree import freeze_one, until
 
 pytestmark = pytest.mark.slow
 

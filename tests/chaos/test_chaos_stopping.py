@@ -10,7 +10,7 @@ import pytest
 from outlast.testing.conformance import sizes
 
 from .test_chaos_outages import locked
-from .tree import until
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 

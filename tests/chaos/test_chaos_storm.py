@@ -6,7 +6,7 @@ import pytest
 
 from outlast.testing.conformance import sizes
 
-from .storm import CONCURRENCY, storm
+from .kill_storm import CONCURRENCY, storm
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from .tree import LONG, until
+from .worker_tree import LONG, until
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance import sizes
 from outlast.verify import Report, verify
 
+from .kill_storm import storm
 from .ledger import Ledger
-from .storm import storm
-from .tree import until
+from .worker_tree import until
 
 pytestmark = pytest.mark.slow
 

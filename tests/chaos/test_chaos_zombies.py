@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from .tree import LONG, until
+from .worker_tree import LONG, until
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +31,10 @@ def test_every_late_write_of_a_thawed_worker_is_refused_counted_and_changes_noth
     assert (ledger.states(), ledger.runs(), [ledger.results(job) for job in jobs]) == before
     assert [ledger.state(job) for job in jobs] == ["succeeded", "succeeded", "failed", "failed"]
     assert {run.reason for run in ledger.runs() if run.instance == "zombie"} == {"lease_expired"}
-    told = until(lambda: len(refusals(zombie)) == len(KINDS) and refusals(zombie), what="log lines")
-    assert all(any(job in line for line in told) for job in jobs)
+    reported = until(
+        lambda: len(refusals(zombie)) == len(KINDS) and refusals(zombie), what="log lines"
+    )
+    assert all(any(job in line for line in reported) for job in jobs)
     assert refusals(heir) == []
 
 

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import threading
 import time
@@ -140,15 +141,20 @@ def blocking(app: Outlast, notes: Notes) -> None:
         notes.add("start", run)
         return Command(["sh", "-c", "setsid sleep 600 & sleep 600"])
 
-    hungry(app)
+    hungry(app, notes)
 
 
-def hungry(app: Outlast) -> None:
+def hungry(app: Outlast, notes: Notes) -> None:
     """Take memory and do not return it."""
 
     @app.job(retry=THREE)
     async def hoards(run: Run, megabytes: int) -> None:
         HOARD.append(bytearray(megabytes << 20))
+
+    @app.job(retry=THREE, max_runtime="10s")
+    def eats(run: Run) -> None:
+        notes.add("start", run)
+        eat_the_memory()
 
 
 HOARD: list[Any] = []
@@ -202,6 +208,19 @@ def deadly(app: Outlast, notes: Notes) -> None:
         notes.add("start", run)
         os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(60)
+
+
+def eat_the_memory() -> None:
+    """Leave not a byte to the other threads, for as long as this process lives."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), hard))
+    size, rest = 1 << 20, None
+    while True:
+        try:
+            rest = (rest, bytes(size))
+        except MemoryError:
+            size = size // 2 or 64
 
 
 def waits_for_a_signal(ready: Any) -> None:

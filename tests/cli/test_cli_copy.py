@@ -19,11 +19,11 @@ def _two(cli: Cli) -> tuple[str, str]:
 def test_a_store_is_moved_and_says_where_to(cli: Cli) -> None:
     one, other = _two(cli)
 
-    told = cli("db", "copy", "--from", one, "--to", other)
+    reported = cli("db", "copy", "--from", one, "--to", other)
 
-    assert told.exit_code == 0, told.stderr
-    assert "jobs                   2" in told.stdout
-    assert "other.db replaces " in told.stderr
+    assert reported.exit_code == 0, reported.stderr
+    assert "jobs                   2" in reported.stdout
+    assert "other.db replaces " in reported.stderr
     where = (Path.cwd() / "other.db").resolve()
     assert f"transfer     moved: was moved to sqlite:///{where}" in cli.out("db", "status")
     assert "transfer     none" in cli.out("db", "status", "--url", other, app=None)
@@ -62,12 +62,12 @@ def test_bad_input_gets_one_clear_line(cli: Cli) -> None:
         ((one, "mysql://nowhere/x"), 2, "is no store's address"),
     ]
     for (source, target), code, words in cases:
-        told = cli("db", "copy", "--from", source, "--to", target)
+        reported = cli("db", "copy", "--from", source, "--to", target)
 
-        assert (told.exit_code, told.stdout) == (code, ""), told.stderr
-        assert words in told.stderr
-        assert told.stderr.count("\n") == 1
-        assert "secret" not in told.stderr
+        assert (reported.exit_code, reported.stdout) == (code, ""), reported.stderr
+        assert words in reported.stderr
+        assert reported.stderr.count("\n") == 1
+        assert "secret" not in reported.stderr
     for grace in ("soon", "-1s", "48h"):
         assert cli("db", "copy", "--from", one, "--to", other, "--grace", grace).exit_code == 2
     assert cli("enqueue", "add", '{"left": 2}').exit_code == 0
@@ -90,9 +90,9 @@ def test_a_worker_at_work_stops_when_its_store_was_moved(
 ) -> None:
     one, other = _two(cli)
 
-    told = cli("db", "copy", "--from", one, "--to", other, "--grace", "5s")
+    reported = cli("db", "copy", "--from", one, "--to", other, "--grace", "5s")
 
-    assert told.exit_code == 0, told.stderr
+    assert reported.exit_code == 0, reported.stderr
     assert worker.wait(timeout=200) == 4
     states = cli.out("jobs", "--json", "--url", other, app=None).splitlines()
     assert len(states) == 2

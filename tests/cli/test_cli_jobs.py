@@ -147,14 +147,14 @@ def test_a_paused_queue_says_so_until_it_is_resumed(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
     cli.out("queue", "pause", "default", "--reason", "db move")
 
-    (told,) = cli.documents("explain", job_id)
-    assert told["stop"]["code"] == "paused"
+    (reported,) = cli.documents("explain", job_id)
+    assert reported["stop"]["code"] == "paused"
     assert "db move" in cli.out("explain", job_id)
     assert "db move" in cli.out("queue", "list")
 
     cli.out("queue", "resume", "default")
-    (told,) = cli.documents("explain", job_id)
-    assert told["stop"]["code"] == "worker"
+    (reported,) = cli.documents("explain", job_id)
+    assert reported["stop"]["code"] == "worker"
 
 
 def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
@@ -165,10 +165,10 @@ def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
             return (await app.groups.start([add.bind(1), add.bind(2)])).id
 
     group_id = asyncio.run(start())
-    (told,) = cli.documents("group", "get", group_id)
-    assert (told["state"], told["done"], told["total"]) == ("running", 0, 2)
+    (reported,) = cli.documents("group", "get", group_id)
+    assert (reported["state"], reported["done"], reported["total"]) == ("running", 0, 2)
     cli.burst()
 
-    (told,) = cli.documents("group", "list")
-    assert (told["id"], told["state"], told["progress"]) == (group_id, "succeeded", 1.0)
+    (reported,) = cli.documents("group", "list")
+    assert (reported["id"], reported["state"], reported["progress"]) == (group_id, "succeeded", 1.0)
     assert "succeeded" in cli.out("group", "get", group_id)

@@ -159,10 +159,10 @@ def test_what_is_not_there_or_not_right_is_told_in_one_line(cli: Cli) -> None:
     cli.out("schedule", *SAVED)
 
     for words, code, says in WRONG:
-        told = cli("schedule", *shlex.split(words))
-        assert told.exit_code == code, (words, told.output)
-        assert says in told.stderr.splitlines()[-1], words
-        assert told.stdout == ""
+        reported = cli("schedule", *shlex.split(words))
+        assert reported.exit_code == code, (words, reported.output)
+        assert says in reported.stderr.splitlines()[-1], words
+        assert reported.stdout == ""
 
 
 DECLARED = """

@@ -81,7 +81,7 @@ async def store(
 
 
 @pytest.fixture
-def wrecker(store: KeyValueStore) -> KeyValueCorruption:
+def corrupter(store: KeyValueStore) -> KeyValueCorruption:
     return KeyValueCorruption(store.engine)
 
 

@@ -54,7 +54,7 @@ async def store(etcd: "EtcdCluster", clock: FakeClock, ids: Ids) -> AsyncIterato
 
 
 @pytest.fixture
-def wrecker(store: KeyValueStore) -> KeyValueCorruption:
+def corrupter(store: KeyValueStore) -> KeyValueCorruption:
     return KeyValueCorruption(store.engine)
 
 

@@ -34,7 +34,7 @@ async def store(engine: MemoryEngine, clock: FakeClock, ids: Ids) -> AsyncIterat
 
 
 @pytest.fixture
-def wrecker(engine: MemoryEngine, store: KeyValueStore) -> KeyValueCorruption:
+def corrupter(engine: MemoryEngine, store: KeyValueStore) -> KeyValueCorruption:
     return KeyValueCorruption(engine)
 
 

@@ -7,7 +7,7 @@ import pytest
 from outlast.core.ids import Ids
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import *  # noqa: F403 - the suite
-from outlast.testing.conformance.corruption import ModelWrecker
+from outlast.testing.conformance.corruption import ModelCorrupter
 from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
 from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.corruption_recovery_records import *  # noqa: F403 - the rest
@@ -25,8 +25,8 @@ async def store(clock: FakeClock, ids: Ids) -> AsyncIterator[ModelStore]:
 
 
 @pytest.fixture
-def wrecker(store: ModelStore) -> ModelWrecker:
-    return ModelWrecker(store)
+def corrupter(store: ModelStore) -> ModelCorrupter:
+    return ModelCorrupter(store)
 
 
 # Compared with itself, the model shows that histories run and that every invariant holds.

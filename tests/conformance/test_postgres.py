@@ -18,7 +18,7 @@ from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - w
 from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.corruption_recovery_records import *  # noqa: F403 - the rest
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from support.corruption.postgres import PostgresWrecker
+from support.corruption.postgres import PostgresCorrupter
 from support.postgres.clock import DatabaseClock
 from support.postgres.connection_reuse import Kept, kept_connections
 from support.postgres.shared_store import Settled
@@ -58,8 +58,8 @@ async def store(
 
 
 @pytest.fixture
-def wrecker(store: PostgresStore) -> PostgresWrecker:
-    return PostgresWrecker(store.address)
+def corrupter(store: PostgresStore) -> PostgresCorrupter:
+    return PostgresCorrupter(store.address)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - wh
 from outlast.testing.conformance.corruption_recovery_records import *  # noqa: F403 - the rest
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
 from outlast.testing.conformance.histories.machine import history_machine
-from support.corruption.sqlite import SqliteWrecker
+from support.corruption.sqlite import SqliteCorrupter
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ async def store(clock: FakeClock, ids: Ids, tmp_path: Path) -> AsyncIterator[Sql
 
 
 @pytest.fixture
-def wrecker(store: SqliteStore) -> SqliteWrecker:
-    return SqliteWrecker(store.path)
+def corrupter(store: SqliteStore) -> SqliteCorrupter:
+    return SqliteCorrupter(store.path)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.state import State
 
 from .search_invariants import InvariantBroken
-from .search_world import BITS, Named, Setting, World
+from .search_model import BITS, Named, Setting, World
 
 MASK: Final = (1 << BITS) - 1
 PROGRESS: Final = ("thaw", "learn", "arrive", "send succeeded", "due", "expire", "reclaim", "claim")

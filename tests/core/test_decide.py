@@ -79,10 +79,10 @@ def test_every_state_event_and_delivery_goes_where_the_table_says(
 ):
     story = cells()[delivery, state, event]
 
-    told = list(cases(delivery, state, event, story))
+    reported = list(cases(delivery, state, event, story))
 
-    assert told
-    for case in told:
+    assert reported
+    for case in reported:
         check(case)
 
 

@@ -15,9 +15,9 @@ from outlast.core.delivery import Delivery
 from outlast.core.state import RunStatus, State
 
 from .search import Found, Violation, search
+from .search_model import Setting
 from .search_store import Line, Row, Store
 from .search_workers import FAILED, POISONED, SUCCEEDED, Rules
-from .search_world import Setting
 
 LEASE, LINKED, ONCE = Delivery.LEASE, Delivery.LINKED, Delivery.ONCE
 Pair = tuple[Delivery, Delivery]

@@ -75,10 +75,10 @@ def test_what_is_shown_stays_in_the_words() -> None:
     ],
 )
 def test_values_are_found_wherever_they_stand(text: str) -> None:
-    told = without(text, ORDER)
+    reported = without(text, ORDER)
 
-    assert REDACTED in told
-    assert not any(value in told for value in ("ada@", "Lovelace", "countess", "London"))
+    assert REDACTED in reported
+    assert not any(value in reported for value in ("ada@", "Lovelace", "countess", "London"))
 
 
 def test_a_short_value_is_taken_out_where_it_stands_alone() -> None:

@@ -2,13 +2,20 @@
 
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outlast.core.duration import LONGEST, parse_duration
-from outlast.core.retry import MAX_ATTEMPTS, Backoff, attempts_exhausted
+from outlast.core.retry import (
+    DEFAULT_ATTEMPTS,
+    MAX_ATTEMPTS,
+    Backoff,
+    as_backoff,
+    attempts_exhausted,
+)
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -135,3 +142,38 @@ def test_one_inequality_equals_the_link_counter_of_a_chain(max_retries: int):
 @given(st.integers(0, 10**9))
 def test_without_a_limit_a_job_is_never_given_up(failures: int):
     assert not attempts_exhausted(failures, None)
+
+
+def test_listed_waits_are_taken_in_turn_and_the_last_repeats() -> None:
+    backoff = as_backoff(["10s", "1m", timedelta(minutes=10)])
+
+    waits = [backoff.delay(retry, undrawn).total_seconds() for retry in (1, 2, 3, 4, 10**6)]
+
+    assert waits == [10, 60, 600, 600, 600]
+    assert backoff.max_attempts == 4
+
+
+def test_a_function_chooses_each_wait() -> None:
+    backoff = as_backoff(lambda retry: timedelta(seconds=retry**2))
+
+    assert [backoff.delay(retry, undrawn).total_seconds() for retry in (1, 2, 3)] == [1, 4, 9]
+    assert backoff.max_attempts == DEFAULT_ATTEMPTS
+
+
+def test_attempts_and_jitter_can_be_given_beside_the_waits() -> None:
+    backoff = Backoff(2, delays=["10s", "1m"], jitter=True)
+
+    assert backoff.max_attempts == 2
+    assert backoff.delay(1, lambda: 0.5) == timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("waits", [[], "10s", [5], ["soon"], ["-1s"], {"10s": 1}, 3, True])
+def test_waits_that_cannot_be_used_are_refused(waits: Any) -> None:
+    with pytest.raises(ValueError, match=r"wait"):
+        as_backoff(waits)
+
+
+@pytest.mark.parametrize("answer", [None, 5, "soon", timedelta(seconds=-1)])
+def test_a_function_that_returns_no_duration_is_named(answer: Any) -> None:
+    with pytest.raises(ValueError, match="the wait that the function returned"):
+        as_backoff(lambda _: answer).delay(1, undrawn)

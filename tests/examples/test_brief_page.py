@@ -111,13 +111,13 @@ def test_of_many_articles_some_are_listed_and_the_others_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "told"),
+    ("hours", "reported"),
     [(0, "0 min ago"), (-1, "0 min ago"), (0.5, "30 min ago"), (5, "5 h ago"), (72, "3 days ago")],
 )
-def test_ages_are_told_as_people_do(hours: float, told: str) -> None:
+def test_ages_are_told_as_people_do(hours: float, reported: str) -> None:
     one = Story(cluster_id=1, title="T", sources=(source(1, hours=hours),))
 
-    assert told in page.front(edition(one), [], [], NOW)
+    assert reported in page.front(edition(one), [], [], NOW)
 
 
 def test_a_page_needs_nothing_else_and_its_policy_fits_its_style() -> None:

@@ -58,9 +58,9 @@ def text_of(path: str | None) -> str:
 
 
 def show(query: str, folder: Path) -> list[dict[str, Any]]:
-    with redirect_stdout(StringIO()) as told:
+    with redirect_stdout(StringIO()) as reported:
         main([query, str(folder)])
-    return [json.loads(line) for line in told.getvalue().splitlines()]
+    return [json.loads(line) for line in reported.getvalue().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_the_one_command_shows_every_table_of_s1(world: tuple[Path, str]) -> None:
-    _, told = world
+    _, reported = world
 
-    tables = re.findall(r"^(\w+)\n  (\S+)", told, re.MULTILINE)
+    tables = re.findall(r"^(\w+)\n  (\S+)", reported, re.MULTILINE)
 
     assert tables == [
         ("order", "job_id"),
@@ -87,8 +87,8 @@ def test_the_one_command_shows_every_table_of_s1(world: tuple[Path, str]) -> Non
         ("direct_reservations", "reservation_id"),
     ]
     for word in ("RUNNING", "COMPLETED", "FAILED", "SKIPPED", "ACTIVE", "RELEASED", "for the boss"):
-        assert word in told
-    assert re.findall(r"attempt (\d)  (.*)", told) == [
+        assert word in reported
+    assert re.findall(r"attempt (\d)  (.*)", reported) == [
         ("0", "failed"),
         ("1", "failed"),
         ("2", "failed"),
@@ -149,14 +149,18 @@ def test_every_query_of_s1_is_a_command_with_its_columns(world: tuple[Path, str]
 
 
 @pytest.mark.slow
-def test_the_command_may_be_repeated_in_its_folder(world: tuple[Path, str], tmp_path: Path) -> None:
-    folder, _ = world
+def test_the_command_may_be_repeated_and_shows_only_its_own_rows(
+    world: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, told = world
     copytree(folder, tmp_path / "studio")
 
     done = python("-m", "story_studio.run", "studio", folder=tmp_path)
 
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, ""), "warnings go to studio.log"
     assert done.stdout.count("SKIPPED") > 1, "the notes are there already"
+    assert len(show("jobs", tmp_path / "studio")) == 2 * len(show("jobs", folder))
+    assert done.stdout.count("\n") == told.count("\n")
 
 
 def test_a_query_is_asked_as_the_readme_says(world: tuple[Path, str]) -> None:
@@ -313,9 +317,9 @@ def test_the_readme_maps_every_word_of_s1() -> None:
 
 def test_what_the_readme_shows_of_the_command_is_what_it_prints(world: tuple[Path, str]) -> None:
     [shown] = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
-    _, told = world
+    _, reported = world
 
-    printed = {_alike(line) for line in told.splitlines()}
+    printed = {_alike(line) for line in reported.splitlines()}
 
     assert len(shown.splitlines()) > 10
     assert [line for line in shown.splitlines() if _alike(line) not in printed] == []

@@ -17,12 +17,12 @@ from outlast.testing.clock import START
 from outlast.testing.harness import Harness
 
 app = Outlast("sqlite:////nowhere/that/exists/jobs.db")
-told: list[object] = []
+reported: list[object] = []
 
 
 @app.job(retry=Backoff(3, base="1m"))
 async def send(number: int) -> int:
-    told.append(number)
+    reported.append(number)
     if number < 0:
         raise ValueError("a negative number")
     return 2 * number
@@ -30,7 +30,7 @@ async def send(number: int) -> int:
 
 @app.job(queue="slow", priority=3)
 def crunch(run: Run, number: int) -> str:
-    told.append(run.attempt)
+    reported.append(run.attempt)
     return f"{number} in {threading.current_thread().name}"
 
 
@@ -62,7 +62,7 @@ async def again() -> Snooze:
 
 @app.job
 async def hourly(run: Run) -> Snooze | None:
-    told.append(run.token)
+    reported.append(run.token)
     return Snooze("1h") if run.token < 4 else None
 
 
@@ -73,7 +73,7 @@ async def asks_again() -> RetryAfter:
 
 @app.job
 async def until_cancelled(run: Run) -> None:
-    told.append("started")
+    reported.append("started")
     started.set()
     await asyncio.Event().wait()
 
@@ -110,9 +110,9 @@ meeting: asyncio.Barrier
 async def nothing_told() -> AsyncIterator[None]:
     global started, meeting
     started, meeting = asyncio.Event(), asyncio.Barrier(3)
-    told.clear()
+    reported.clear()
     yield
-    told.clear()
+    reported.clear()
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_due_jobs_run_in_order_and_tell_their_results(outlast: Harness) ->
 
     drained = await outlast.drain()
 
-    assert told == [9, 1, 2, 3]
+    assert reported == [9, 1, 2, 3]
     assert [ran.result for ran in drained] == [18, 2, 4, 6]
     assert {ran.outcome for ran in drained} == {RunStatus.SUCCEEDED}
     assert {ran.job.state for ran in drained} == {State.SUCCEEDED}
@@ -150,7 +150,7 @@ async def test_nothing_is_taken_before_its_turn(outlast: Harness) -> None:
 
     await outlast.drain()
 
-    assert told == [1, 2, 9, 3, 4]
+    assert reported == [1, 2, 9, 3, 4]
 
 
 async def test_every_queue_is_served_also_one_that_only_a_job_knows(outlast: Harness) -> None:
@@ -227,7 +227,7 @@ async def test_raising_gives_the_handlers_own_error_and_stops_there(outlast: Har
         await outlast.drain(raising=True)
 
     assert [entry.name for entry in failure.traceback][-1] == "send"
-    assert told == [-1]
+    assert reported == [-1]
     assert [job.state for job in outlast.jobs()] == [State.RETRY_WAIT, State.QUEUED]
 
 
@@ -270,7 +270,7 @@ async def test_until_idle_jumps_from_due_time_to_due_time(outlast: Harness) -> N
 
     drained = await outlast.drain_until_idle(within="1d")
 
-    assert told == [1, 2, 7, 3, 4]
+    assert reported == [1, 2, 7, 3, 4]
     assert [ran.run.started_at - START for ran in drained] == [
         timedelta(minutes=minutes) for minutes in (0, 60, 90, 120, 180)
     ]

@@ -44,9 +44,11 @@ def _typed(text: str) -> Iterator[tuple[str, list[str]]]:
 def _compare(command: str, expected: list[str], folder: Path) -> None:
     if command in ASSUMED:
         return
-    told = run(command, folder)
+    reported = run(command, folder)
     pattern = "\n".join(_pattern(line) for line in expected)
-    assert re.fullmatch(pattern, told.rstrip("\n")), f"$ {command}\n{told}\nis not\n{expected}"
+    assert re.fullmatch(pattern, reported.rstrip("\n")), (
+        f"$ {command}\n{reported}\nis not\n{expected}"
+    )
 
 
 def _pattern(line: str) -> str:

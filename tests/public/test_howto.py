@@ -24,7 +24,6 @@ def project(tmp_path: Path) -> Path:
 
 def run_pytest(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["-m", "pytest", "-p", "pytest_outlast", "-p", "no:cacheprovider", "-W", "error"]
-    command += ["-o", "asyncio_default_fixture_loop_scope=function"]  # or pytest-asyncio warns
     return subprocess.run(
         [sys.executable, *command, *arguments],
         cwd=project,
@@ -56,5 +55,5 @@ def test_every_test_on_the_page_passes(project: Path) -> None:
 def test_the_failure_reads_as_shown(project: Path) -> None:
     done = run_pytest(project, WRONG)
 
-    told = "\n".join(re.findall(r"^E {7}(.*)$", done.stdout, re.MULTILINE))
-    assert [told] == [text.rstrip("\n") for text in SHOWN]
+    reported = "\n".join(re.findall(r"^E {7}(.*)$", done.stdout, re.MULTILINE))
+    assert [reported] == [text.rstrip("\n") for text in SHOWN]

@@ -30,15 +30,15 @@ async def test_three_schedulers_cut_off_at_random_miss_no_slot_and_double_none(
 
     for _ in range(minutes):
         clock.advance(MINUTE)
-        crew = [asyncio.create_task(Trigger(store, ids.job).run_once()) for _ in range(3)]
+        workers = [asyncio.create_task(Trigger(store, ids.job).run_once()) for _ in range(3)]
         for _ in range(random.randrange(30)):
             await asyncio.sleep(0)
-        random.choice(crew).cancel()
-        await asyncio.wait(crew)
+        random.choice(workers).cancel()
+        await asyncio.wait(workers)
         await Trigger(store, ids.job).run_once()
 
-    told = {await slots_of(app, f"s{number}") for number in range(schedules)}
-    assert told == {tuple((minute, RAN) for minute in range(1, minutes + 1))}
+    reported = {await slots_of(app, f"s{number}") for number in range(schedules)}
+    assert reported == {tuple((minute, RAN) for minute in range(1, minutes + 1))}
     assert len(await store.find(Filter(), limit=999)) == schedules * minutes
     assert (await verify(store)).violations == ()
 

@@ -31,12 +31,12 @@ class Child:
 
     def hear_all(self) -> list[Any]:
         """Everything it still has to tell until its end."""
-        told = []
+        reported = []
         try:
             while True:
-                told.append(self.hear())
+                reported.append(self.hear())
         except EOFError:
-            return told
+            return reported
 
     def tell(self, word: Any) -> None:
         self._ear.send(word)

@@ -55,7 +55,7 @@ class Newsroom:
 
     async def claim(self, name: str, at: datetime) -> Handle[Any]:
         """Claim a slot of that job, at any time: S0 claims more than occurrences of a schedule."""
-        return await self.app.registry.get(name).options(slot=at).enqueue()
+        return await self.app.registry.get(name).options(slot=at, delay="0s").enqueue()
 
     async def row(self, job_id: str) -> JobRunRow:
         job = await self.app.get(job_id)

@@ -43,21 +43,21 @@ def storm(place: Path | str, *, minutes: int, kills: int) -> None:
     """Three schedulers go through that many minutes; so many times one is killed at its work."""
     random = Random(11)
     deaths = set(random.sample(range(minutes), kills))
-    crew = [Child(trigger_when_told, place) for _ in range(SCHEDULERS)]
-    assert [child.hear() for child in crew] == ["ready"] * SCHEDULERS
+    workers = [Child(trigger_when_told, place) for _ in range(SCHEDULERS)]
+    assert [child.hear() for child in workers] == ["ready"] * SCHEDULERS
     for minute in range(minutes):
         moment = START + timedelta(minutes=minute + 1)
-        for child in crew:
+        for child in workers:
             child.tell(moment)
         if minute in deaths:
             victim = random.randrange(SCHEDULERS)
-            crew[victim].kill_within(random.random() * 0.02)
-            crew[victim] = Child(trigger_when_told, place)
-            assert crew[victim].hear() == "ready"
-            crew[victim].tell(moment)
-        for child in crew:
+            workers[victim].kill_within(random.random() * 0.02)
+            workers[victim] = Child(trigger_when_told, place)
+            assert workers[victim].hear() == "ready"
+            workers[victim].tell(moment)
+        for child in workers:
             child.hear()
-    for child in crew:
+    for child in workers:
         child.__exit__(None, None, None)
 
 

@@ -147,12 +147,12 @@ async def enqueue_on_a_full_disk(mouth: Connection, path: Path) -> None:
     try:
         await add()
     except OperatorError as error:
-        told = f"{type(error).__name__}: {error}"
+        reported = f"{type(error).__name__}: {error}"
     else:
-        told = "no error"
+        reported = "no error"
     counted = sum((await store.counts()).values())
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    mouth.send((told, counted, await add()))
+    mouth.send((reported, counted, await add()))
     await store.close()
 
 

@@ -148,8 +148,8 @@ async def test_one_feed_that_fails_is_noted_and_the_others_are_taken_in(
     done = await room.result("rss_ingestion")
 
     assert done == {"new": 1, "duplicates": 0, "failed_feeds": 2}
-    told = dict(room.rows("SELECT name, error FROM feeds"))
-    assert told == {
+    reported = dict(room.rows("SELECT name, error FROM feeds"))
+    assert reported == {
         "one": "a secret",
         "two": None,
         "three": "cannot be understood: RuntimeError('odd')",

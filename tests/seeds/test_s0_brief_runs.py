@@ -93,12 +93,12 @@ async def test_each_of_the_three_runs_under_a_claimed_slot_and_is_told_of(
         row = await room.run(name, SLOT)
 
     [slot] = await room.app.schedules.history(name)
-    told = [record.facts for record in caplog.records if record.name == "outlast.jobs"]  # type: ignore[attr-defined]  # ours
+    reported = [record.facts for record in caplog.records if record.name == "outlast.jobs"]  # type: ignore[attr-defined]  # ours
     assert (row.job_name, row.scheduled_for, row.status) == (name, SLOT, "success")
     assert (slot.slot.at, slot.outcome) == (SLOT, SlotOutcome.MANUAL)
-    assert [fact["event"] for fact in told] == ["job_start", "job_end"]
-    assert told[1]["duration_seconds"] >= 0
-    assert told[1]["rows_processed"] == (2 if name == "rss_ingestion" else 0)
+    assert [fact["event"] for fact in reported] == ["job_start", "job_end"]
+    assert reported[1]["duration_seconds"] >= 0
+    assert reported[1]["rows_processed"] == (2 if name == "rss_ingestion" else 0)
 
 
 @pytest.mark.req("S0-5.a")
@@ -231,12 +231,15 @@ async def test_the_table_holds_what_the_words_say_of_every_run(
 
     after = await room.job_runs()
 
-    told = {row["id"]: row for row in after}
+    reported = {row["id"]: row for row in after}
     assert [row["status"] for row in before].count("running") == 1
     assert len(after) == len(before) == 5
     for row in [*rows, await room.row(job_id)]:
-        assert (told[row.id]["job_name"], told[row.id]["status"]) == (row.job_name, row.status)
-        assert told[row.id]["error_message"] == row.error_message
+        assert (reported[row.id]["job_name"], reported[row.id]["status"]) == (
+            row.job_name,
+            row.status,
+        )
+        assert reported[row.id]["error_message"] == row.error_message
     assert await ledger.refresh(room.app, room.desk) == 0, "nothing is written twice"
 
 
@@ -305,8 +308,8 @@ async def test_without_any_log_the_table_answers_for_every_run(
     finally:
         logging.disable(logging.NOTSET)
 
-    told = {row["id"]: (row["job_name"], row["status"]) for row in await room.job_runs()}
-    assert {row.id: (row.job_name, row.status) for row in done}.items() <= told.items()
+    reported = {row["id"]: (row["job_name"], row["status"]) for row in await room.job_runs()}
+    assert {row.id: (row.job_name, row.status) for row in done}.items() <= reported.items()
     assert [row.status for row in done] == ["success", "failed", "success"]
     assert room.app.settings.retention is None
 
@@ -336,7 +339,7 @@ def run_of(status: RunStatus, reason: str | None = None, holder: str = "news-1")
 
 @pytest.mark.req("S0-5.f")
 @pytest.mark.parametrize(
-    ("status", "reason", "word", "told"),
+    ("status", "reason", "word", "reported"),
     [
         (RunStatus.RUNNING, None, "running", None),
         (RunStatus.SUCCEEDED, None, "success", None),
@@ -353,11 +356,11 @@ def run_of(status: RunStatus, reason: str | None = None, holder: str = "news-1")
     ],
 )
 def test_every_end_of_a_run_has_its_word(
-    status: RunStatus, reason: str | None, word: str, told: str | None
+    status: RunStatus, reason: str | None, word: str, reported: str | None
 ) -> None:
     run = run_of(status, reason)
 
-    assert (words.status(run), words.error(run)) == (word, told)
+    assert (words.status(run), words.error(run)) == (word, reported)
 
 
 def test_a_run_that_was_handed_back_is_none_of_s0_s() -> None:

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from chaos.tree import PATIENCE, PROGRAM, Tree, forest, until
+from chaos.worker_tree import PATIENCE, PROGRAM, WorkerTree, until, worker_trees
 from daily_brief import units
 from daily_brief.brief import Brief
 from daily_brief.rules import RULES
@@ -36,7 +36,7 @@ from .brief_web import EXAMPLES, FOUND_IN, SINGLE, call
 from .newsroom import Newsroom, article, look
 
 TARGET = ("--no-control-socket", "daily_brief.web:application")
-Grow = Callable[..., Tree]
+Grow = Callable[..., WorkerTree]
 SERVE = """
 import sys, threading
 from pathlib import Path
@@ -98,7 +98,7 @@ def gunicorn(folder: Path, workers: int = 2) -> Iterator[tuple[str, subprocess.P
 def grow(tmp_path: Path) -> Iterator[Grow]:
     """Starts `outlast worker` in the folder of the test, as its unit does."""
     start = f"import os; os.chdir({str(tmp_path)!r}); {PROGRAM}"
-    with forest(tmp_path) as plant:
+    with worker_trees(tmp_path) as plant:
         yield lambda: plant(
             *SINGLE, app="daily_brief.worker:app", program=start, env={"PYTHONPATH": FOUND_IN}
         )

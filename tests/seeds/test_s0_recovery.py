@@ -121,8 +121,8 @@ async def test_each_recovered_row_is_a_line_and_counted_by_its_reason(
     await start(store)  # which finds nothing any more
     leave()
 
-    told = [getattr(record, "facts", {}) for record in caplog.records]
-    lines = [facts for facts in told if facts.get("event") == "recovered"]
+    reported = [getattr(record, "facts", {}) for record in caplog.records]
+    lines = [facts for facts in reported if facts.get("event") == "recovered"]
     assert [facts["job"] for facts in lines] == [claim.id for claim in claims]
     assert {facts["reason"] for facts in lines} == {"startup_recovery"}
     assert totals.value("recovered_total", reason="startup_recovery") == 2

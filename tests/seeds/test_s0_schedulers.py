@@ -33,9 +33,9 @@ def keyvalue_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def raced(place: Path | str) -> None:
     await declare(place, "0 * * * *")
 
-    told = race(trigger_at_once, SIZES.slot_processes, place, START + HOUR)
+    reported = race(trigger_at_once, SIZES.slot_processes, place, START + HOUR)
 
-    assert sum(told) == SCHEDULES
+    assert sum(reported) == SCHEDULES
     assert len(await proved(place)) == SCHEDULES
 
 

@@ -100,9 +100,9 @@ async def test_a_slot_runs_within_the_grace_and_is_logged_as_missed_after(
     with caplog.at_level(logging.INFO, logger="outlast.scheduler"):
         await trigger.run_once()
 
-    [told] = [record.facts for record in caplog.records]  # type: ignore[attr-defined]  # ours
+    [reported] = [record.facts for record in caplog.records]  # type: ignore[attr-defined]  # ours
     assert len(await store.find(Filter(), limit=9)) == jobs
-    assert (told["event"], told["outcome"]) == ("slot", "late" if jobs else "missed")
+    assert (reported["event"], reported["outcome"]) == ("slot", "late" if jobs else "missed")
 
 
 @pytest.mark.req("S0-9.e")
@@ -207,9 +207,9 @@ async def test_an_app_that_asks_for_it_logs_errors_with_message_and_traceback(
     [record] = [record for record in caplog.records if record.name == "news"]
     facts = record.facts  # type: ignore[attr-defined]  # ours
     assert (record.levelname, facts["event"], facts["type"]) == ("ERROR", "job_error", "broken")
-    for told in (record.getMessage(), facts["traceback"]):
-        assert "ValueError: a secret word" in told
-        assert "Traceback" in told
+    for reported in (record.getMessage(), facts["traceback"]):
+        assert "ValueError: a secret word" in reported
+        assert "Traceback" in reported
 
 
 async def test_metrics_tell_the_same_as_the_log(

@@ -55,11 +55,11 @@ async def test_fifty_processes_race_over_twenty_slots_and_each_slot_runs_once(
 ) -> None:
     store = await opened(path)
 
-    told = race(claim_slots, PROCESSES, path, SLOTS)
+    reported = race(claim_slots, PROCESSES, path, SLOTS)
     left = await run_slots(store, "the last one")
     await store.close()
 
-    executed = [job_id for done in [*told, left] for job_id in done]
+    executed = [job_id for done in [*reported, left] for job_id in done]
     slots = dict(sql.rows("SELECT job_id, slot_at FROM outlast_slots"))
     assert len(executed) == SLOTS
     assert len({slots[job_id] for job_id in executed}) == SLOTS

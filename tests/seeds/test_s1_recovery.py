@@ -31,7 +31,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.worker.maintenance.history_inspector import request_inspection
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
-from support.corruption.sqlite import SqliteWrecker
+from support.corruption.sqlite import SqliteCorrupter
 from support.crash.sqlite_target import dump_jobs
 
 from .app_helpers import jobs_of
@@ -59,8 +59,8 @@ WHERE w.job IS NULL AND o.job IS NULL AND e.job IS NULL
 
 
 @pytest.fixture
-def wrecker(store: SqliteStore) -> SqliteWrecker:
-    return SqliteWrecker(store.path)
+def corrupter(store: SqliteStore) -> SqliteCorrupter:
+    return SqliteCorrupter(store.path)
 
 
 async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> RecoveryResult:
@@ -68,11 +68,11 @@ async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> Recovery
     return await Recovery(store, holder, scope="all", new_id=new_id).run_once()
 
 
-async def unfollowed(store: SqliteStore, wrecker: SqliteWrecker, **over: object) -> Claim:
+async def unfollowed(store: SqliteStore, corrupter: SqliteCorrupter, **over: object) -> Claim:
     """A failed linked job whose process died, in a lesser store, before it wrote the retry."""
     claim = await started(store, **LINKED, **over)
     await settle(store, claim, FAILED)
-    await wrecker.drop_successor(claim.id)
+    await corrupter.drop_successor(claim.id)
     return claim
 
 
@@ -94,10 +94,10 @@ async def test_of_a_thousand_finished_and_one_interrupted_exactly_one_is_handled
 
 @pytest.mark.req("S1-4.2.b", "S1-4.5.d")
 async def test_a_job_whose_run_is_over_is_only_finished(
-    store: SqliteStore, clock: FakeClock, wrecker: SqliteWrecker, sql: Sql
+    store: SqliteStore, clock: FakeClock, corrupter: SqliteCorrupter, sql: Sql
 ) -> None:
     job_id = await ended(store, SUCCEEDED, **LINKED)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
     before = dump_jobs(store.path)
     clock.advance(SECOND)
 
@@ -135,11 +135,11 @@ async def test_an_interrupted_run_is_failed_at_the_next_start_and_its_job_retrie
 
 @pytest.mark.req("S1-4.2.d", "S1-4.5.b", "S1-5.1.c")
 async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
-    store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
+    store: SqliteStore, corrupter: SqliteCorrupter, sql: Sql
 ) -> None:
     job_id = await put(store, **LINKED)
     await put(store)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
     hits = sql.rows(WITHOUT_RUN)
 
     done = await start(store)
@@ -155,10 +155,10 @@ async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
 
 @pytest.mark.req("S1-4.4.a")
 async def test_a_failed_run_without_its_retry_is_found(
-    store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
+    store: SqliteStore, corrupter: SqliteCorrupter, sql: Sql
 ) -> None:
     whole = await ended(store, FAILED, queue="whole", **LINKED)
-    broken = await unfollowed(store, wrecker)
+    broken = await unfollowed(store, corrupter)
 
     found = await store.missing_successors(limit=100)
 
@@ -188,9 +188,9 @@ async def test_a_retry_in_any_state_is_enough(store: SqliteStore, state: State) 
 
 @pytest.mark.req("S1-4.4.d")
 async def test_a_missing_retry_is_made_at_the_start(
-    store: SqliteStore, wrecker: SqliteWrecker, clock: FakeClock
+    store: SqliteStore, corrupter: SqliteCorrupter, clock: FakeClock
 ) -> None:
-    claim = await unfollowed(store, wrecker, max_attempts=2, params='{"n":1}', priority=3)
+    claim = await unfollowed(store, corrupter, max_attempts=2, params='{"n":1}', priority=3)
     clock.advance(HOUR)
 
     done = await start(store)
@@ -204,8 +204,10 @@ async def test_a_missing_retry_is_made_at_the_start(
 
 
 @pytest.mark.req("S1-4.4.f")
-async def test_recovering_twice_makes_one_retry(store: SqliteStore, wrecker: SqliteWrecker) -> None:
-    claim = await unfollowed(store, wrecker)
+async def test_recovering_twice_makes_one_retry(
+    store: SqliteStore, corrupter: SqliteCorrupter
+) -> None:
+    claim = await unfollowed(store, corrupter)
 
     done = [await start(store), await start(store)]
 
@@ -216,10 +218,10 @@ async def test_recovering_twice_makes_one_retry(store: SqliteStore, wrecker: Sql
 @pytest.mark.slow
 @pytest.mark.req("S1-4.4.f")
 async def test_processes_that_recover_together_make_one_retry(
-    path: Path, store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
+    path: Path, store: SqliteStore, corrupter: SqliteCorrupter, sql: Sql
 ) -> None:
     for number in range(20):
-        await unfollowed(store, wrecker, queue=f"queue-{number}")
+        await unfollowed(store, corrupter, queue=f"queue-{number}")
 
     made = race(recover_together, 4, path)
 
@@ -242,12 +244,12 @@ async def test_what_is_queued_needs_no_action(store: SqliteStore) -> None:
 
 @pytest.mark.req("S1-5.2.c")
 async def test_an_orphan_run_is_copied_to_the_events_deleted_and_warned_of(
-    store: SqliteStore, wrecker: SqliteWrecker, sql: Sql, caplog: pytest.LogCaptureFixture
+    store: SqliteStore, corrupter: SqliteCorrupter, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = await start(store)
     job_id = await ended(store, SUCCEEDED)
     run = await last_run(store, job_id)
-    await wrecker.orphan(job_id)
+    await corrupter.orphan(job_id)
     orphans = sql.rows("PRAGMA foreign_key_check")
     await request_inspection(store)  # as `outlast verify` does when it finds one
 

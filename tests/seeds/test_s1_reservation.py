@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chaos.tree import until
+from chaos.worker_tree import until
 from outlast import Handle, NoWorkerAvailable, Outlast, QueueBusy, Run, State
 from outlast.clock import from_micros
 from outlast.core.reservation import Reservation
@@ -277,7 +277,7 @@ async def test_of_twenty_processes_that_call_at_once_one_holds_the_queue(
         assert [child.hear() for child in children] == ["ready"] * 20
         for child in children:
             child.tell("go")
-        told = [child.hear() for child in children]
+        reported = [child.hear() for child in children]
         rows = sql.rows(QUEUE)
         for child in children:
             child.tell("leave")
@@ -286,7 +286,7 @@ async def test_of_twenty_processes_that_call_at_once_one_holds_the_queue(
         for child in children:
             child.__exit__(None, None, None)
 
-    assert sorted(told) == ["QueueBusy"] * 19 + ["holds"]
+    assert sorted(reported) == ["QueueBusy"] * 19 + ["holds"]
     assert rows == [("active", None)]
     assert sql.rows(QUEUE) == [("released", None)]
     assert sql.value("SELECT count(*) FROM outlast_jobs") == 1

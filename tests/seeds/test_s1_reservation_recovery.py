@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from chaos.ledger import Ledger
-from chaos.tree import Tree, forest, until
 from chaos.worker_app import register as register_all
+from chaos.worker_tree import WorkerTree, until, worker_trees
 from outlast import JobNotSucceeded, Outlast, Queue, Settings, State
 from outlast.core.event import CancelRequested, Failed
 from outlast.core.ids import JobId
@@ -49,7 +49,7 @@ from .timeouts import PATIENCE, SOON
 
 SPAN = timedelta(minutes=5)
 NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")
-Grow = Callable[..., Tree]
+Grow = Callable[..., WorkerTree]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def ledger(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grow(tmp_path: Path) -> Iterator[Grow]:
-    with forest(tmp_path) as grow:
+    with worker_trees(tmp_path) as grow:
         yield grow
 
 
@@ -155,9 +155,9 @@ async def test_not_expired_is_obeyed_and_logged_and_blocks_no_longer_than_it_sai
     assert (done.inspected, done.expired, in_time) == (1, 0, (0, []))
     assert after.reservations == 1
     assert await claim_order(store) == [head]
-    told = [r.getMessage() for r in caplog.records if "reservation inspected" in r.getMessage()]
-    assert [f"reservation_id={held.id}" in line for line in told] == [True, True]
-    assert ["verdict=obeyed" in told[0], "verdict=caller_silent" in told[1]] == [True, True]
+    reported = [r.getMessage() for r in caplog.records if "reservation inspected" in r.getMessage()]
+    assert [f"reservation_id={held.id}" in line for line in reported] == [True, True]
+    assert ["verdict=obeyed" in reported[0], "verdict=caller_silent" in reported[1]] == [True, True]
 
 
 async def test_job_handed_back_outlives_its_reservation(
@@ -308,12 +308,15 @@ async def test_worker_killed_after_the_start_fails_the_attempt_and_the_caller_ca
             worker.kill()
         sql.expire_leases()
         async with app.worker():
-            with pytest.raises(JobNotSucceeded) as told:
+            with pytest.raises(JobNotSucceeded) as reported:
                 await handle.result(SOON)
             await behind.wait(SOON)
         again = await app.runs(handle.id)
 
-    assert (told.value.state, [run.status for run in again]) == ("dead_letter", [RunStatus.LOST])
+    assert (reported.value.state, [run.status for run in again]) == (
+        "dead_letter",
+        [RunStatus.LOST],
+    )
     assert sql.rows(QUEUE) == [("expired", "lease_expired")]
     assert executed(ledger) == ["direct", "behind"], "no automatic retry, and the queue goes on"
 
@@ -375,7 +378,7 @@ def locks(path: Path) -> list[str]:
     return [file.name for file in path.parent.glob("jobs.db-locks/caller.*")]
 
 
-def _kill(tree: Tree, what: str) -> None:
+def _kill(tree: WorkerTree, what: str) -> None:
     if what == "tree":
         tree.kill()
         return

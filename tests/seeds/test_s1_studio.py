@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import outlast
-from chaos.tree import PROGRAM, Tree, forest, until
+from chaos.worker_tree import PROGRAM, WorkerTree, until, worker_trees
 from outlast import State
 from outlast.core.run import Claim, LeaseHolder
 from outlast.store.sqlite.store import SqliteStore
@@ -57,11 +57,11 @@ async def studio(tmp_path: Path, store: SqliteStore) -> AsyncIterator[Studio]:
 
 
 @pytest.fixture
-def grow(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
+def grow(tmp_path: Path) -> Iterator[Callable[..., WorkerTree]]:
     """Starts `outlast worker` in the folder of the test, as the README says."""
     start = f"import os; os.chdir({str(tmp_path)!r}); {PROGRAM}"
     single = ("--topology", "single", "--scope", QUEUE)
-    with forest(tmp_path) as plant:
+    with worker_trees(tmp_path) as plant:
         yield lambda *options: plant(
             *single,
             *options,
@@ -171,7 +171,7 @@ async def test_a_run_that_has_begun_has_no_status_yet(
 @pytest.mark.slow
 @pytest.mark.req("S1-4.2.e")
 async def test_a_story_whose_worker_was_killed_is_failed_by_crash_recovery_and_retried(
-    tmp_path: Path, grow: Callable[..., Tree]
+    tmp_path: Path, grow: Callable[..., WorkerTree]
 ) -> None:
     studio = Studio(tmp_path)
     notes = studio.notes("herons")

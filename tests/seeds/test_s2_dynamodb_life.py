@@ -153,9 +153,9 @@ async def test_of_many_who_claim_at_once_one_gets_it_and_lock_and_status_are_one
     job_id = await put(kept)
     names = [f"worker-{n}" for n in range(8)]
 
-    told = await asyncio.gather(*(take_many(kept, holder=name) for name in names))
+    reported = await asyncio.gather(*(take_many(kept, holder=name) for name in names))
 
-    winner = [name for name, claims in zip(names, told, strict=True) if claims]
+    winner = [name for name, claims in zip(names, reported, strict=True) if claims]
     item = outsider.job(job_id)
     assert ([item["locked_by"]], item["status"]) == (winner, "in_progress")
     assert item["lock_expires_at"] == text_of(clock.now() + LEASE)
@@ -209,8 +209,8 @@ async def test_clocks_apart_are_warned_of_and_too_far_apart_refused(
         address = url(proxy.endpoint, table)
 
         def doctor() -> tuple[int, str]:
-            told = CliRunner().invoke(main, ["doctor", "--url", address], env={"NO_COLOR": "1"})
-            return told.exit_code, told.output
+            reported = CliRunner().invoke(main, ["doctor", "--url", address], env={"NO_COLOR": "1"})
+            return reported.exit_code, reported.output
 
         await _opened(address)
         in_time = await asyncio.to_thread(doctor)

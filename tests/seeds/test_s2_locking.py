@@ -142,8 +142,8 @@ async def test_the_job_of_a_killed_worker_is_executed_by_another(path: Path) -> 
 def test_in_any_time_zone_every_moment_is_the_same(tmp_path: Path) -> None:
     zones = {"UTC": "UTC0", "PST": "PST8PDT,M3.2.0,M11.1.0", "NPT": "NPT-5:45"}
 
-    told = [ask(tell_moments, tmp_path / f"{name}.db", zone) for name, zone in zones.items()]
+    reported = [ask(tell_moments, tmp_path / f"{name}.db", zone) for name, zone in zones.items()]
 
-    assert [name for name, _ in told] == list(zones)
-    assert told[0][1] == told[1][1] == told[2][1]
-    assert told[0][1]["outlast_open_runs"]
+    assert [name for name, _ in reported] == list(zones)
+    assert reported[0][1] == reported[1][1] == reported[2][1]
+    assert reported[0][1]["outlast_open_runs"]

@@ -72,10 +72,10 @@ async def test_expired_while_it_works_a_slow_worker_spoils_nothing(
 async def test_of_twenty_schedulers_one_writes_the_key_and_the_job(path: Path, sql: Sql) -> None:
     await (await opened(path)).close()
 
-    told = race(schedule_summary, 20, path)
+    reported = race(schedule_summary, 20, path)
 
-    [winner] = [job_id for job_id, created in told if created]
-    assert [job_id for job_id, _ in told] == [winner] * 20
+    [winner] = [job_id for job_id, created in reported if created]
+    assert [job_id for job_id, _ in reported] == [winner] * 20
     assert sql.rows("SELECT key, bucket, job_id FROM outlast_keys") == [
         ("summary#u1", "2026-01-05", winner)
     ]

@@ -86,13 +86,13 @@ async def test_every_failure_is_an_event_and_the_last_one_is_an_error(
         await drain(app)
         clock.advance("1h")
 
-    told = [(each["contexts"]["job"], each["level"]) for each in receiver.events]
-    assert [(job["attempts"], job["state"], level) for job, level in told] == [
+    reported = [(each["contexts"]["job"], each["level"]) for each in receiver.events]
+    assert [(job["attempts"], job["state"], level) for job, level in reported] == [
         (1, "retry_wait", "warning"),
         (2, "retry_wait", "warning"),
         (3, "dead_letter", "error"),
     ]
-    assert [job.get("retry_in_seconds") for job, _ in told] == [60, 120, None]
+    assert [job.get("retry_in_seconds") for job, _ in reported] == [60, 120, None]
 
 
 @pytest.mark.req("S2-6.k")
@@ -142,14 +142,14 @@ async def test_where_nobody_answers_the_outcome_is_the_same_and_the_worker_stops
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
         dsn = f"http://a-key@127.0.0.1:{silent.getsockname()[1]}/7"
         app.on_failure(Sentry(dsn, timeout="100ms"))
-        told: list[Failure] = []
-        app.on_failure(told.append)
+        reported: list[Failure] = []
+        app.on_failure(reported.append)
         handle = await app.job(UserSyncHandler).enqueue(user_id=1, mail="x@example.org")
 
         await drain(app)
 
     assert (await handle.read()).state is State.RETRY_WAIT
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 async def test_without_a_dsn_it_is_off_and_needs_no_client(

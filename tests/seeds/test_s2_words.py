@@ -214,10 +214,10 @@ def test_times_are_utc_of_one_width_and_sort_as_they_pass() -> None:
     east = timezone(timedelta(hours=5, minutes=30))
     moments = [START, START + timedelta(microseconds=1), START + timedelta(seconds=1)]
 
-    told = [moment(datetime.fromtimestamp(at.timestamp(), east)) for at in moments]
+    reported = [moment(datetime.fromtimestamp(at.timestamp(), east)) for at in moments]
 
-    assert told == sorted(told) == [moment(at) for at in moments]
-    assert {len(each) for each in told} == {27}
+    assert reported == sorted(reported) == [moment(at) for at in moments]
+    assert {len(each) for each in reported} == {27}
 
 
 def test_the_readme_explains_every_word() -> None:

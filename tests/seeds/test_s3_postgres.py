@@ -115,11 +115,11 @@ async def test_two_processes_claim_twenty_jobs_and_each_is_returned_once(
 ) -> None:
     jobs = await pending(store)
 
-    told = await asyncio.to_thread(race, claim_all, 2, url)
+    reported = await asyncio.to_thread(race, claim_all, 2, url)
 
-    taken = [job_id for ids, _ in told for job_id in ids]
+    taken = [job_id for ids, _ in reported for job_id in ids]
     assert sorted(taken) == sorted(jobs)
-    assert [then for _, then in told] == [[], []]
+    assert [then for _, then in reported] == [[], []]
 
 
 @pytest.mark.slow

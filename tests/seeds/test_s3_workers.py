@@ -26,12 +26,12 @@ async def test_two_processes_claim_twenty_jobs_and_each_is_returned_once(path: P
     store = await opened(path)
     jobs = [await put(store, type=TYPE) for _ in range(20)]
 
-    told = race(claim_everything, 2, path, "worker")
+    reported = race(claim_everything, 2, path, "worker")
     await store.close()
 
-    taken = [job_id for ids, _ in told for job_id in ids]
+    taken = [job_id for ids, _ in reported for job_id in ids]
     assert sorted(taken) == sorted(jobs)
-    assert [then for _, then in told] == [[], []]
+    assert [then for _, then in reported] == [[], []]
 
 
 @pytest.mark.req("S3-2.l")

@@ -8,13 +8,13 @@ from signal import SIGINT, SIGTERM
 import pytest
 
 from chaos.ledger import Ledger
-from chaos.tree import Tree, forest, until
+from chaos.worker_tree import WorkerTree, until, worker_trees
 
 pytestmark = pytest.mark.slow
 
 TAKEN = 3
 SINGLE = ("--topology", "single")
-Grow = Callable[..., Tree]
+Grow = Callable[..., WorkerTree]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def grow(tmp_path: Path) -> Iterator[Grow]:
-    with forest(tmp_path) as grow:
+    with worker_trees(tmp_path) as grow:
         yield grow
 
 
@@ -159,12 +159,12 @@ def test_recovery_writes_a_line_for_each_row_and_the_app_hears_of_it(
     until(lambda: file.exists() and '"recovered"' in file.read_text(), what="the event")
 
     [line] = [json.loads(each) for each in second.lines('"event": "recovered"')]
-    [told] = [each for each in map(json.loads, file.read_text().splitlines()) if "now" in each]
+    [reported] = [each for each in map(json.loads, file.read_text().splitlines()) if "now" in each]
     assert (line["job"], line["reason"], line["process"]) == (left, "startup_recovery", second.pid)
-    assert {name: line[name] for name in told if name != "heard_by"} == {
-        name: value for name, value in told.items() if name != "heard_by"
+    assert {name: line[name] for name in reported if name != "heard_by"} == {
+        name: value for name, value in reported.items() if name != "heard_by"
     }
-    assert told["heard_by"] in second.children(), "no code of the app's runs in the supervisor"
+    assert reported["heard_by"] in second.children(), "no code of the app's runs in the supervisor"
 
 
 @pytest.mark.req("S0-7.1.a", "S2-1.b")
@@ -185,6 +185,6 @@ def test_recovery_is_over_before_the_first_claim_and_each_line_of_a_run_bears_it
     started = next(n for n, line in enumerate(lines) if "job_start" in line)
     assert recovered < started
     assert "actions=1" in lines[recovered]
-    told = second.lines("job_start", f"job={new}"), second.lines("job_end", f"job={new}")
-    assert [len(each) for each in told] == [1, 1]
+    reported = second.lines("job_start", f"job={new}"), second.lines("job_end", f"job={new}")
+    assert [len(each) for each in reported] == [1, 1]
     assert all(" job=" in line for line in lines if " job_" in line)

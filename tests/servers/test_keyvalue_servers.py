@@ -35,8 +35,8 @@ def test_the_shared_server_goes_with_its_last_user_when_it_is_asked_to(
 
 
 def _folders(meeting: Path, name: str) -> list[Path]:
-    told = json.loads(meeting.joinpath(f"{name}.json").read_text())
-    return [Path(folder) for folder in told["folders"]]
+    reported = json.loads(meeting.joinpath(f"{name}.json").read_text())
+    return [Path(folder) for folder in reported["folders"]]
 
 
 def _until_gone(folders: list[Path]) -> None:

@@ -35,9 +35,9 @@ async def ask(url: str, sql: str) -> object:
 @pytest.mark.parametrize("version", postgres_binaries.VERSIONS)
 async def test_each_version_starts_and_says_so(version: str) -> None:
     with postgres_server(version) as server:
-        told = await ask(server.url(), "SHOW server_version")
+        reported = await ask(server.url(), "SHOW server_version")
 
-    assert str(told).startswith(f"{version}.")
+    assert str(reported).startswith(f"{version}.")
 
 
 async def test_what_was_committed_survives_a_kill(server: PostgresServer) -> None:
@@ -80,9 +80,9 @@ async def test_a_new_database_is_empty_and_its_own(server: PostgresServer) -> No
 
 
 async def test_flushing_is_a_choice(server: PostgresServer, postgres: PostgresServer) -> None:
-    told = [await ask(each.url(), "SHOW fsync") for each in (server, postgres)]
+    reported = [await ask(each.url(), "SHOW fsync") for each in (server, postgres)]
 
-    assert told == ["on", "off"]
+    assert reported == ["on", "off"]
 
 
 async def test_nobody_gets_in_without_the_password(server: PostgresServer) -> None:

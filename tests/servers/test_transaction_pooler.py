@@ -90,20 +90,20 @@ async def test_a_prepared_statement_of_another_is_in_the_way(url: str) -> None:
 async def test_a_setting_does_not_survive(url: str) -> None:
     async with connected(url) as connection, connected(url):
         await connection.execute("SET application_name TO 'mine'")
-        told = [await connection.fetchval("SHOW application_name") for _ in range(2)]
+        reported = [await connection.fetchval("SHOW application_name") for _ in range(2)]
 
-    assert told == ["", "mine"]
+    assert reported == ["", "mine"]
 
 
 async def test_a_notification_does_not_arrive(url: str) -> None:
-    heard: list[object] = []
+    received: list[object] = []
     async with connected(url) as listener, connected(url) as another:
-        await listener.add_listener("news", lambda *args: heard.append(args))
+        await listener.add_listener("news", lambda *args: received.append(args))
         for _ in range(4):
             await another.execute("NOTIFY news, 'now'")
         await another.fetchval("SELECT 1")
 
-    assert not heard
+    assert not received
 
 
 async def test_whoever_waits_for_a_connection_gets_the_next_one_free(url: str) -> None:

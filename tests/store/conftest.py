@@ -15,7 +15,7 @@ from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 
-from .kit import PATIENCE, DbOf, Peer, Trace, Worlds, opened, raw
+from .sqlite_helpers import PATIENCE, DbOf, Peer, Trace, Worlds, opened, raw
 
 
 @pytest.fixture

@@ -69,11 +69,11 @@ def child(store: SqliteStore, part: str, report: int, turn: tuple[int, int]) -> 
         os.write(turn[1], b"?")
         os.read(turn[0], 1)
 
-    told: Report = {"crashed": True}
+    reported: Report = {"crashed": True}
     try:
-        told = asyncio.run(PARTS[part](store, parent_closes))
+        reported = asyncio.run(PARTS[part](store, parent_closes))
     finally:
-        os.write(report, json.dumps(told).encode())
+        os.write(report, json.dumps(reported).encode())
         os._exit(0)
 
 
@@ -93,7 +93,7 @@ def main(path: Path, part: str) -> None:
     if os.read(from_child[0], 1):
         loop.run_until_complete(store.close())
         os.write(to_child[1], b"!")
-    told = json.loads(os.read(report[0], 1 << 16))
+    reported = json.loads(os.read(report[0], 1 << 16))
     os.waitpid(pid, 0)
     loop.run_until_complete(store.open())
     stored.append(loop.run_until_complete(add(store)))
@@ -101,7 +101,7 @@ def main(path: Path, part: str) -> None:
     loop.run_until_complete(store.close())
     loop.close()
     sys.stdout.write(
-        json.dumps({"child": told, "stored": stored, "found": [job.id for job in found]})
+        json.dumps({"child": reported, "stored": stored, "found": [job.id for job in found]})
     )
 
 

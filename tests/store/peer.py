@@ -52,7 +52,7 @@ class Orders:
         self.heard_hints: queue.SimpleQueue[Notification] = queue.SimpleQueue()
         self.store.subscribe(self.heard_hints.put, topics=[Topic(topic) for topic in topics])
 
-    async def heard(self) -> list[str]:
+    async def received(self) -> list[str]:
         """What the next hint is about; it comes, or the test is over."""
         return sorted(self.heard_hints.get(timeout=120).topics)
 

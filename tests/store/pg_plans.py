@@ -85,8 +85,8 @@ class Planner:
             text = await self._connection.fetchval(explain)
         finally:
             await self._connection.execute("DEALLOCATE asked")
-        told: list[dict[str, Any]] = json.loads(text)
-        return told
+        reported: list[dict[str, Any]] = json.loads(text)
+        return reported
 
     def _gather(self, node: dict[str, Any], plan: Plan) -> None:
         kind = node["Node Type"]

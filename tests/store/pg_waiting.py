@@ -5,7 +5,7 @@ from typing import Final
 
 import asyncpg
 
-from .kit import PATIENCE
+from .sqlite_helpers import PATIENCE
 
 _WAITING: Final = """
     SELECT count(*) FROM pg_stat_activity

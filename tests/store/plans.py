@@ -27,9 +27,9 @@ def plan(connection: sqlite3.Connection, name: str) -> Plan:
     """The plan of the statement of that name, as this connection would run it now."""
     text = statements()[name]
     values = dict.fromkeys(re.findall(r":(\w+)", text), 1)
-    told = connection.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()
+    reported = connection.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()
     program = connection.execute(f"EXPLAIN {text}", values).fetchall()
-    uses = frozenset(detail for *_, detail in told)
+    uses = frozenset(detail for *_, detail in reported)
     return Plan(uses, frozenset(_walked(program, _roots(connection))))
 
 

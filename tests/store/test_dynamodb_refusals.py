@@ -32,13 +32,13 @@ LARGE = "x" * 500_000
 
 
 @contextmanager
-def _refusing(code: str, told: str) -> Iterator[str]:
+def _refusing(code: str, reported: str) -> Iterator[str]:
     """The endpoint of a server that refuses everything in DynamoDB's way."""
 
     class Refusal(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            body = json.dumps({"__type": f"com.amazonaws#{code}", "message": told}).encode()
+            body = json.dumps({"__type": f"com.amazonaws#{code}", "message": reported}).encode()
             self.send_response(400)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -64,7 +64,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize(
-    ("code", "told", "error", "line"),
+    ("code", "reported", "error", "line"),
     [
         (
             "AccessDeniedException",
@@ -88,9 +88,9 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_refusal_is_one_line_with_what_to_do(
-    code: str, told: str, error: type[OutlastError], line: str
+    code: str, reported: str, error: type[OutlastError], line: str
 ) -> None:
-    with _refusing(code, told) as endpoint:
+    with _refusing(code, reported) as endpoint:
         store = open_store(local.url(endpoint, "jobs"))
 
         with pytest.raises(error, match=line) as caught:

@@ -14,7 +14,7 @@ from outlast.store.keyvalue.engine import Key, Write
 from outlast.store.keyvalue.engines.etcd.leases import EtcdLeases
 from outlast.store.open import open_store
 
-from .kit import PATIENCE
+from .sqlite_helpers import PATIENCE
 
 if TYPE_CHECKING:
     from outlast.store.keyvalue.store import KeyValueStore

@@ -43,11 +43,11 @@ class _Ear:
     """Collects what it hears, by the number in its key."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.is_new = asyncio.Event()
 
-    def __call__(self, told: Mapping[str, str]) -> None:
-        self.heard.append(told["mod_revision"])
+    def __call__(self, reported: Mapping[str, str]) -> None:
+        self.received.append(reported["mod_revision"])
         self.is_new.set()
 
 

@@ -37,7 +37,7 @@ async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyVa
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "reported"),
     [
         ("etcd:///jobs", "names no host"),
         ("etcd://user:secret@/jobs", "names no host"),
@@ -53,8 +53,10 @@ async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyVa
         ("dynamodb://jobs?beat=soon", "beat is 'soon'"),
     ],
 )
-def test_address_that_cannot_be_is_refused_by_what_is_wrong_with_it(url: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told) as caught:
+def test_address_that_cannot_be_is_refused_by_what_is_wrong_with_it(
+    url: str, reported: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reported) as caught:
         open_store(url)
 
     assert "secret" not in str(caught.value)

@@ -25,7 +25,7 @@ from outlast.testing.stores import ids_for_test
 from support.dead_process import dead_process_name
 from support.engines.memory import MemoryEngine
 
-from .kit import PATIENCE
+from .sqlite_helpers import PATIENCE
 
 TREE = dead_process_name("tree.")
 DEAD = LeaseHolder(instance_id="host-1", boot_id=TREE)

@@ -112,13 +112,13 @@ async def test_everybody_in_a_group_is_told_at_once_that_the_server_is_away(
     await impatient.open()
     cutter.place, cutter.times = ("add.uniform", False), 10_000
 
-    told = await asyncio.gather(
+    reported = await asyncio.gather(
         *(impatient.add([make_job()]) for _ in range(30)), return_exceptions=True
     )
 
     tries, cutter.times = 10_000 - cutter.times, 0
-    assert {type(each) for each in told} == {StoreUnavailable}
-    assert tries < len(told), "one try is for many"
+    assert {type(each) for each in reported} == {StoreUnavailable}
+    assert tries < len(reported), "one try is for many"
     await impatient.close()
 
 

@@ -66,8 +66,8 @@ class CountingLane(AsyncpgRunner):
     async def _count(self, name: str, values: dict[str, Any]) -> None:
         if not name.startswith(("unit_of_work.", "savepoint.")):
             # A session reads the catalog when it first runs a statement.
-            told = [await self._explained(name, values) for _ in range(3)]
-            self.blocks[name] += min(told)
+            reported = [await self._explained(name, values) for _ in range(3)]
+            self.blocks[name] += min(reported)
 
     async def _explained(self, name: str, values: dict[str, Any]) -> int:
         statement = self._statements[name]
@@ -75,10 +75,10 @@ class CountingLane(AsyncpgRunner):
         await self.connection.execute("SAVEPOINT counted" if is_inside else "BEGIN")
         explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.text}"
         try:
-            told = json.loads(await self.connection.fetchval(explain, *statement.bind(values)))
+            reported = json.loads(await self.connection.fetchval(explain, *statement.bind(values)))
         finally:
             await self.connection.execute("ROLLBACK TO counted" if is_inside else "ROLLBACK")
-        plan = told[0]["Plan"]
+        plan = reported[0]["Plan"]
         blocks: int = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
         return blocks
 

@@ -22,17 +22,17 @@ class Ears:
     """What somebody heard, and a way to wait for it."""
 
     def __init__(self) -> None:
-        self.heard: list[Notification] = []
+        self.received: list[Notification] = []
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
 
     def __call__(self, hint: Notification) -> None:
-        self.heard.append(hint)
+        self.received.append(hint)
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def until(self, is_so: Callable[[Notification], bool]) -> Notification:
         async with asyncio.timeout(120):
-            while not (found := [hint for hint in self.heard if is_so(hint)]):
+            while not (found := [hint for hint in self.received if is_so(hint)]):
                 self._news.clear()
                 await self._news.wait()
         return found[0]
@@ -136,9 +136,9 @@ async def test_who_listens_again_after_a_break_is_woken_for_everything(
 async def test_without_notify_nobody_else_is_told(
     postgres_url: str, store: PostgresStore, operator: asyncpg.Connection
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     await operator.add_listener(
-        f"{store.address.schema}_work", lambda *told: heard.append(str(told[3]))
+        f"{store.address.schema}_work", lambda *reported: received.append(str(reported[3]))
     )
     quiet = PostgresStore(f"{postgres_url}&notify=false")
     await quiet.open()
@@ -149,10 +149,10 @@ async def test_without_notify_nobody_else_is_told(
     await ears.until(lambda hint: hint.queues == {"quiet"})  # who is in the same process hears it
     await put(store, queue="loud")
     async with asyncio.timeout(120):
-        while not heard:  # noqa: ASYNC110 - the driver calls back on this loop
+        while not received:  # noqa: ASYNC110 - the driver calls back on this loop
             await asyncio.sleep(0.01)
 
-    assert heard == ["loud"]
+    assert received == ["loud"]
     assert await quiet.health_warnings() == [
         concern for concern in await quiet.health_warnings() if "notifications" not in concern
     ]

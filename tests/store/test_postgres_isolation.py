@@ -16,8 +16,8 @@ from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import LEASE, make_holder, put
 from outlast.testing.servers.postgres import PostgresServer
 
-from .kit import PATIENCE
 from .pg_waiting import until_somebody_waits
+from .sqlite_helpers import PATIENCE
 
 LEVELS: Final = ("repeatable read", "serializable")
 LEVEL: Final = "SELECT current_setting('transaction_isolation')"

@@ -15,7 +15,7 @@ from outlast.store.postgres.locks import PostgresLock
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.servers.postgres import PostgresServer
 
-from .kit import PATIENCE
+from .sqlite_helpers import PATIENCE
 
 ENDING = ("idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout")
 """Settings after whose time a server ends a session, a transaction or a statement."""

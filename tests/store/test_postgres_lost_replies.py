@@ -17,8 +17,8 @@ from outlast.testing.conformance.factories import MANY, job_of, put, started, ta
 from outlast.testing.servers.postgres import PostgresServer
 from support.servers.fault_proxy import FaultProxy
 
-from .kit import PATIENCE
 from .pg_network import database, opened, proxy
+from .sqlite_helpers import PATIENCE
 
 __all__ = ["database", "proxy"]
 

@@ -106,10 +106,10 @@ async def test_jobs_are_claimed_while_others_move_and_none_is_lost(
                 assert await settle(store, claim, SUCCEEDED)
         return taken
 
-    _, *told = await asyncio.gather(shuffle(), *(work(store) for store in takers))
+    _, *reported = await asyncio.gather(shuffle(), *(work(store) for store in takers))
 
     left = [job.id for job in await mover.peek("default", limit=MANY)]
-    assert sorted([*chain(*told), *left]) == sorted(jobs)
+    assert sorted([*chain(*reported), *left]) == sorted(jobs)
 
 
 @pytest.mark.parametrize("mode", GroupMode)
@@ -149,7 +149,7 @@ async def test_queue_is_held_once_by_whoever_asks_at_once(stores: list[PostgresS
         new = NewReservation(id=ReservationId(new_id()), caller="me", request="it", span=HOUR)
         return (await store.reserve(new, make_job(queue="held"))).created
 
-    told = await asyncio.gather(*(reserve(store) for store in stores * 3))
+    reported = await asyncio.gather(*(reserve(store) for store in stores * 3))
 
-    assert sum(told) == 1
+    assert sum(reported) == 1
     assert len(await stores[0].find(Filter(queue="held"), limit=MANY)) == 1

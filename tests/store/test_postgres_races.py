@@ -16,8 +16,8 @@ from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import MANY, make_job
 from outlast.testing.conformance.sizes import SIZES
 
-from .kit import Peer
 from .pg_waiting import until_somebody_waits
+from .sqlite_helpers import Peer
 
 pytestmark = pytest.mark.xdist_group("postgres_races")
 """One after the other, so that the other processes are started once."""

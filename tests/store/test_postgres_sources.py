@@ -8,7 +8,7 @@ import pytest
 
 from outlast.store.postgres.placeholders import TRANSACTION, in_schema, statements
 
-from .kit import SOURCES
+from .sqlite_helpers import SOURCES
 
 POSTGRES = SOURCES / "store" / "postgres"
 NAME = re.compile(r'"([a-z_]+\.[a-z_]+)"')

@@ -18,7 +18,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import job_of, make_job, put
 from support.crash.sqlite_target import dump
 
-from .kit import Peer
+from .sqlite_helpers import Peer
 
 INVOICE = "INSERT INTO invoices VALUES (7)"
 

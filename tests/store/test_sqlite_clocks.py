@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import opened
+from .sqlite_helpers import opened
 
 DAY = timedelta(days=1)
 

@@ -13,8 +13,8 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START
 from outlast.testing.conformance.factories import ended, new_id, put, settle, started
 
-from .kit import DbOf
 from .schema import Reference, references
+from .sqlite_helpers import DbOf
 
 NOWHERE = 999_999
 LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}

@@ -32,7 +32,7 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import FILES, files, opened, raw
+from .sqlite_helpers import FILES, files, opened, raw
 
 
 async def _busy_life(store: SqliteStore) -> None:

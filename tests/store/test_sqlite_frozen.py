@@ -22,8 +22,8 @@ from outlast.testing.conformance.factories import (
     started,
 )
 
-from .kit import DbOf, Make
 from .schema import Column, columns
+from .sqlite_helpers import DbOf, Make
 
 FILLED_ONCE = {"exit_code", "error"}
 RUN_MAY_CHANGE = FILLED_ONCE | {"artifacts"}

@@ -28,7 +28,7 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import opened, writing
+from .sqlite_helpers import opened, writing
 
 BIG = '"' + "x" * 200_000 + '"'
 CROWD = 2000

@@ -33,7 +33,7 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import Trace, raw
+from .sqlite_helpers import Trace, raw
 
 Gather = Callable[..., Awaitable[list[Any]]]
 

@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import opened, reading, writing
+from .sqlite_helpers import opened, reading, writing
 from .test_sqlite_growth import BATCH, TOLERANCE, Counter
 
 SMALL, LARGE = 100, 10_000

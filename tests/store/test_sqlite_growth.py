@@ -28,7 +28,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import Make, Worlds, opened, reading, writing
+from .sqlite_helpers import Make, Worlds, opened, reading, writing
 
 pytestmark = pytest.mark.xdist_group("sqlite_growth")
 """One after the other, so that each crowd is made once."""

@@ -14,7 +14,7 @@ from outlast.errors import OperatorError, StoreReadOnly
 from outlast.store.sqlite.locks import lock_folder
 from outlast.store.sqlite.store import SqliteStore
 
-from .kit import PATIENCE, environment, opened
+from .sqlite_helpers import PATIENCE, environment, opened
 
 HOLDER = """
 import asyncio, os, subprocess, sys

@@ -8,8 +8,8 @@ from outlast.core.event import Skipped
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import SUCCEEDED, ended, put, settle, started
 
-from .kit import DbOf
 from .schema import columns
+from .sqlite_helpers import DbOf
 
 OTHER = {
     "outlast_jobs": ("params", "'[\"another\"]'"),

@@ -40,7 +40,7 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.reservations import make_reservation
 from support.crash.sqlite_target import dump
 
-from .kit import PATIENCE, environment, files, opened
+from .sqlite_helpers import PATIENCE, environment, files, opened
 
 FIRING = Firing(
     schedule_id=new_id(),

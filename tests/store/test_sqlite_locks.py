@@ -28,7 +28,7 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import PATIENCE, Peer, Trace, files, opened, raw
+from .sqlite_helpers import PATIENCE, Peer, Trace, files, opened, raw
 
 SHORT = 0.2
 TELLS_WHO = Path("/proc/locks").exists()

@@ -16,7 +16,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import claim_order, ended, put, started
 from support.crash.sqlite_target import dump
 
-from .kit import Peer, opened, raw
+from .sqlite_helpers import Peer, opened, raw
 
 ROUNDS = 10
 NEWEST = max(migrations())

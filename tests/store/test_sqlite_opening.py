@@ -14,7 +14,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import ended, put
 from support.crash.sqlite_target import dump
 
-from .kit import files, opened, raw
+from .sqlite_helpers import files, opened, raw
 
 NO_DATABASES = {
     "text": b"Dear diary, today I wrote a job queue.\n" * 40,

@@ -14,7 +14,7 @@ from outlast.errors import OperatorError, OutlastError, StoreReadOnly
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import make_job, put
 
-from .kit import opened
+from .sqlite_helpers import opened
 
 NOBODY = 65534
 

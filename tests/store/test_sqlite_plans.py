@@ -24,8 +24,8 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import raw, reading, writing
 from .plans import Plan, plan
+from .sqlite_helpers import raw, reading, writing
 
 pytestmark = pytest.mark.xdist_group("sqlite-plans")
 """A world for each, made once."""

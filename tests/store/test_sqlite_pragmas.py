@@ -13,7 +13,7 @@ from outlast.store.sqlite import connection as sqlite_connection
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import MANY, SECOND, put
 
-from .kit import files, opened, raw, reading, writing
+from .sqlite_helpers import files, opened, raw, reading, writing
 
 WAL_IN_HEADER = b"\x02\x02"
 IN_FORCE = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "temp_store": 2}

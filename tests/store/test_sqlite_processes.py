@@ -20,7 +20,7 @@ from outlast.testing.conformance.factories import (
     started,
 )
 
-from .kit import Peer, Trace, opened, raw
+from .sqlite_helpers import Peer, Trace, opened, raw
 
 QUEUED = ("default", State.QUEUED)
 DONE = ("default", State.SUCCEEDED)

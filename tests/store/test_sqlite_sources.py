@@ -19,7 +19,7 @@ from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.migrate import migrations
 from outlast.store.sqlite.statements import statements
 
-from .kit import SOURCES, SQL
+from .sqlite_helpers import SOURCES, SQL
 
 STORE = SOURCES / "store"
 STATUSES = {*RunStatus, *ReservationStatus}

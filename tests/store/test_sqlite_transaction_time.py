@@ -25,7 +25,7 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import PATIENCE, Trace, opened
+from .sqlite_helpers import PATIENCE, Trace, opened
 
 LONG = timedelta(seconds=PATIENCE)
 SHORT = timedelta(milliseconds=50)

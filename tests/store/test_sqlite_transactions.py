@@ -25,7 +25,7 @@ from outlast.testing.conformance.factories import (
 )
 from support.crash.sqlite_target import dump
 
-from .kit import PATIENCE
+from .sqlite_helpers import PATIENCE
 
 LONG = timedelta(seconds=PATIENCE)
 INVOICE = "INSERT INTO effects VALUES ('invoice')"

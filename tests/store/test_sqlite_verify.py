@@ -14,10 +14,10 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import make_job, put
 from outlast.verify import MAX_REPORTED, Report, verify
 
-from .kit import Trace, Worlds, opened
-from .planted import OTHER, QUEUED, Plant, Vandal, plant, sound_world
-from .planted_links import LINK_PLANTS
-from .planted_runs import RUN_PLANTS
+from .sqlite_helpers import Trace, Worlds, opened
+from .violations import OTHER, QUEUED, PlantedViolation, RowEditor, plant, sound_world
+from .violations_between_jobs import LINK_PLANTS
+from .violations_within_jobs import RUN_PLANTS
 
 PLANTS = (*RUN_PLANTS, *LINK_PLANTS)
 
@@ -47,7 +47,7 @@ async def test_world_is_sound_before_it_is_broken(worlds: Worlds) -> None:
 
 
 @pytest.mark.parametrize("planted", PLANTS, ids=lambda p: f"{p.code}-{p.rows[0]}")
-async def test_violation_is_found_with_its_rows(worlds: Worlds, planted: Plant) -> None:
+async def test_violation_is_found_with_its_rows(worlds: Worlds, planted: PlantedViolation) -> None:
     path = worlds.copy(sound_world)
     ids = _ids(path)
 
@@ -66,7 +66,7 @@ async def test_violation_is_found_with_its_rows(worlds: Worlds, planted: Plant) 
 async def test_chain_that_goes_on_keeps_its_active_key(worlds: Worlds) -> None:
     path = worlds.copy(sound_world)
 
-    def do(vandal: Vandal) -> None:
+    def do(vandal: RowEditor) -> None:
         root = vandal.id(4)
         vandal.insert("outlast_keys", scope="active", key="x", bucket="", job_id=root)
 
@@ -95,7 +95,7 @@ async def test_group_that_fills_or_closes_may_have_members_that_nothing_unblocks
 ) -> None:
     path = worlds.copy(sound_world)
 
-    def do(vandal: Vandal) -> None:
+    def do(vandal: RowEditor) -> None:
         vandal.group("sequential", queued="blocked", other="blocked")
         vandal.run(f"UPDATE outlast_groups SET {change}")  # noqa: S608 - ours
 
@@ -107,7 +107,7 @@ async def test_group_that_fills_or_closes_may_have_members_that_nothing_unblocks
 async def test_reservation_of_a_job_that_waits_is_sound(worlds: Worlds) -> None:
     path = worlds.copy(sound_world)
 
-    def do(vandal: Vandal) -> None:
+    def do(vandal: RowEditor) -> None:
         vandal.reserve(1, vandal.id(QUEUED), "queued")
         vandal.reserve(2, vandal.id(OTHER), "other")
         vandal.reserve(3, "pruned long ago", "other", "expired")
@@ -130,7 +130,7 @@ async def test_report_names_so_many_and_counts_the_rest(store: SqliteStore, path
 async def test_many_strays_of_one_kind_hide_no_other(store: SqliteStore, path: Path) -> None:
     job_id = await put(store)
 
-    def do(vandal: Vandal) -> None:
+    def do(vandal: RowEditor) -> None:
         for number in range(5):
             vandal.event(100 + number, "cancelled")
             key = f"k{number}"

@@ -16,7 +16,7 @@ from outlast.store.sqlite.write_queue import QueuedLock
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import make_job
 
-from .kit import PATIENCE, Peer, opened
+from .sqlite_helpers import PATIENCE, Peer, opened
 
 LONG = timedelta(hours=1)
 

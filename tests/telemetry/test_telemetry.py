@@ -22,7 +22,7 @@ from outlast.telemetry import (
 )
 from outlast.telemetry.events import emit, has_audience
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.corruption import ModelWrecker
+from outlast.testing.conformance.corruption import ModelCorrupter
 from outlast.testing.model.store import ModelStore
 from outlast.worker.maintenance.history_inspector import settle
 
@@ -224,7 +224,7 @@ async def test_reason_of_a_handler_is_not_logged_by_recovery(app, caplog, outcom
     await ended(app, handler, name="mail")
     (job,) = await app.store.find(Filter(), limit=2)
     (run,) = await app.runs(job.id)
-    await ModelWrecker(app.store).detach(job.id)
+    await ModelCorrupter(app.store).detach(job.id)
     (job,) = await app.store.detached_jobs(limit=1)
 
     found = DetachedJobFound(run.status, run.reason)

@@ -161,9 +161,9 @@ async def test_what_still_runs_when_the_grace_is_over_is_handed_back(
 
     assert record is not None
     assert (record.state, record.failures, record.token) == (State.SUCCEEDED, 0, 2)
-    told = " ".join(caplog.messages)
-    assert "running jobs are stopped and released" in told
-    assert told.count("claiming stopped: this store was moved to") == 1
+    reported = " ".join(caplog.messages)
+    assert "running jobs are stopped and released" in reported
+    assert reported.count("claiming stopped: this store was moved to") == 1
 
 
 async def test_a_sealed_worker_waits_and_goes_on(
@@ -185,9 +185,9 @@ async def test_a_sealed_worker_waits_and_goes_on(
                 assert await app.store.change_transfer_status(opened)
                 await worker.drained()
 
-    told = " ".join(caplog.messages)
+    reported = " ".join(caplog.messages)
     assert done == Counter([1])
-    assert (told.count("claiming paused"), told.count("claiming resumed")) == (1, 1)
+    assert (reported.count("claiming paused"), reported.count("claiming resumed")) == (1, 1)
 
 
 async def opened(url: str) -> Store:

@@ -225,11 +225,11 @@ async def test_where_a_seal_is_not_seen_at_once_no_worker_may_run(
 async def test_broken_source_is_refused_before_it_is_sealed(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    from support.corruption.sqlite import SqliteWrecker  # noqa: PLC0415 - here alone
+    from support.corruption.sqlite import SqliteCorrupter  # noqa: PLC0415 - here alone
 
     async with worlds(tmp_path, clock) as (source, target):
         job = await put(source, queue="broken")
-        await SqliteWrecker(source.path).detach(job)  # type: ignore[attr-defined]
+        await SqliteCorrupter(source.path).detach(job)  # type: ignore[attr-defined]
 
         with pytest.raises(OperatorError, match="breaks 1 invariants"):
             await move(source, target)

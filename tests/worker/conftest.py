@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from math import inf
 
 import pytest
-from worker_world import quick
+from worker_helpers import quick
 
 from outlast.worker import dispatcher, prefetch
 

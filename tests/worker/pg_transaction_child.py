@@ -7,11 +7,12 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 
 from outlast import Backoff, Outlast, Run
 from outlast.store.postgres.store import PostgresStore
 
-BEGIN, FINISH = "handler_transaction.begin", "handler_transaction.finish"
+FINISH = "handler_transaction.finish"
 COMMIT = "unit_of_work.commit"
 INSERT = "INSERT INTO effects VALUES ('paid')"
 
@@ -33,17 +34,26 @@ def register(app: Outlast, kind: str) -> None:
                 await conn.execute(INSERT)
 
 
+def caller() -> object:
+    """Return the task, or the thread, that runs the statement: one per handler transaction."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return threading.get_ident()
+
+
 async def main(url: str, kind: str, statement: str, when: str) -> None:
-    seen: set[str] = set()
-    step_before = FINISH if statement == COMMIT else BEGIN
+    finishing: object = None
 
     def probe(name: str, is_done: bool) -> None:
-        seen.add(name)
-        if step_before in seen and name == statement and is_done == (when == "after"):
+        nonlocal finishing
+        if name == FINISH:
+            finishing = caller()
+        is_ours = name != COMMIT or caller() == finishing  # claims and maintenance commit too
+        if is_ours and name == statement and is_done == (when == "after"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    # Maintenance commits too: it must not come between the finish and its commit.
-    app = Outlast(PostgresStore(url, probe=probe), poll="20ms", tick="1h")
+    app = Outlast(PostgresStore(url, probe=probe), poll="20ms")
     register(app, kind)
     async with app, app.worker():
         await asyncio.Event().wait()

@@ -4,8 +4,8 @@ import os
 
 import pytest
 from class_app import register
-from executor_world import LONG
-from worker_world import quick
+from executor_helpers import LONG
+from worker_helpers import quick
 
 from outlast import State
 

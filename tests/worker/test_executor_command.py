@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from executor_app import ADDRESS, PYTHON, register
-from executor_world import LONG, first_run, gone, is_alive, parent_of, run, text_of, word
-from worker_world import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
+from executor_helpers import LONG, first_run, gone, is_alive, parent_of, run, text_of, word
+from worker_helpers import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import Command, CommandFailed, State
 from outlast.worker.executors import command as command_module

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from executor_app import register
-from executor_world import gone, is_alive, parent_of, run, word
-from worker_world import quick
+from executor_helpers import gone, is_alive, parent_of, run, word
+from worker_helpers import quick
 
 pytestmark = pytest.mark.slow
 

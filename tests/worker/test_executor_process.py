@@ -6,8 +6,8 @@ import signal
 
 import pytest
 from executor_app import ADDRESS, register
-from executor_world import LONG, gone, run, word
-from worker_world import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
+from executor_helpers import LONG, gone, run, word
+from worker_helpers import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import JobNotSucceeded, State
 from outlast.worker.execution_pool import EXCESS_PREFETCH_REASON
@@ -40,10 +40,10 @@ async def test_a_handler_runs_in_another_process_and_its_result_comes_back(app, 
 async def test_it_knows_its_run(app, worker):
     handle = await run(app, "identity")
 
-    told = await handle.result(LONG)
+    reported = await handle.result(LONG)
 
     [record] = await app.runs(handle.id)
-    assert told == {"id": record.run_id, "job_id": handle.id, "token": 1, "attempt": 1}
+    assert reported == {"id": record.run_id, "job_id": handle.id, "token": 1, "attempt": 1}
 
 
 async def test_two_hundred_jobs_go_through_two_processes(app, worker):

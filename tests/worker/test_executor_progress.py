@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 from executor_app import ADDRESS, register
-from executor_world import LONG, run, word
-from worker_world import SOON, quick, statuses, take_away, until
+from executor_helpers import LONG, run, word
+from worker_helpers import SOON, quick, statuses, take_away, until
 
 from outlast import LeaseLost, Run, RunError, State, StopRequested
 from outlast.core.progress import Progress

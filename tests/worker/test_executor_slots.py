@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 from executor_app import ADDRESS, register
-from executor_world import LONG
-from worker_world import quick
+from executor_helpers import LONG
+from worker_helpers import quick
 
 SLOT = datetime(2026, 1, 5, 9, tzinfo=UTC)
 

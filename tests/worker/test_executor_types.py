@@ -2,7 +2,7 @@
 
 import pytest
 from executor_app import double, double_later
-from worker_world import quick
+from worker_helpers import quick
 
 from outlast import Command, InvalidType, Outlast, Snooze
 from outlast.jobs.executor_choice import STOPS

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from recovery_world import recover
+from recovery_helpers import recover
 
 from outlast.core.delivery import Delivery
 from outlast.core.ids import Ids
@@ -15,7 +15,7 @@ from outlast.core.state import State
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.corruption import ModelWrecker
+from outlast.testing.conformance.corruption import ModelCorrupter
 from outlast.testing.conformance.factories import FAILED, SECOND, ended, job_of, new_id
 from outlast.testing.model.store import ModelStore
 from outlast.worker.maintenance.history_inspector import (
@@ -92,7 +92,7 @@ def _inspector(store: ModelStore) -> HistoryInspector:
 
 async def _detached(store: ModelStore) -> str:
     job_id = await ended(store)
-    await ModelWrecker(store).detach(job_id)
+    await ModelCorrupter(store).detach(job_id)
     return job_id
 
 

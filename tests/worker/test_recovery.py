@@ -4,7 +4,7 @@ import json
 import logging
 
 import pytest
-from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, start
+from recovery_helpers import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, start
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped, Stopped
@@ -30,7 +30,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.worker.maintenance import history_inspector as module
 from outlast.worker.maintenance.recovery import RecoveryResult
-from support.corruption.sqlite import SqliteWrecker
+from support.corruption.sqlite import SqliteCorrupter
 from support.crash.sqlite_recovery import close_unfollowed
 from support.crash.sqlite_target import dump, dump_jobs
 
@@ -51,8 +51,8 @@ async def store(path, clock):
 
 
 @pytest.fixture
-def wrecker(store):
-    return SqliteWrecker(store.path)
+def corrupter(store):
+    return SqliteCorrupter(store.path)
 
 
 AFTER_LOSS = {
@@ -98,9 +98,9 @@ async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
 
 
 @pytest.mark.parametrize("delivery", PRESETS)
-async def test_running_job_without_a_run_gets_a_lost_one(store, wrecker, delivery):
+async def test_running_job_without_a_run_gets_a_lost_one(store, corrupter, delivery):
     job_id = await put(store, delivery=delivery)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
 
     done = await recover(store)
 
@@ -117,11 +117,11 @@ async def test_running_job_without_a_run_gets_a_lost_one(store, wrecker, deliver
 
 
 @pytest.mark.parametrize("delivery", PRESETS)
-async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, wrecker, clock, delivery):
+async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, corrupter, clock, delivery):
     claim = await start(store, delivery=delivery)
     await settle(store, claim, SUCCEEDED)
     runs = await store.runs(claim.id)
-    await wrecker.detach(claim.id)
+    await corrupter.detach(claim.id)
     clock.advance(SECOND)
 
     done = await recover(store)
@@ -138,14 +138,14 @@ async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, wrecker, c
 @pytest.mark.parametrize("delivery", PRESETS)
 @pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
 async def test_job_left_open_by_a_run_that_went_wrong_is_judged_by_its_rule(
-    store, wrecker, delivery, event
+    store, corrupter, delivery, event
 ):
     claim = await start(store, delivery=delivery)
     await settle(store, claim, event)
     expected, runs = await store.chain(claim.id), await store.runs(claim.id)
     if delivery is Delivery.LINKED:
-        await wrecker.drop_successor(claim.id)
-    await wrecker.detach(claim.id)
+        await corrupter.drop_successor(claim.id)
+    await corrupter.detach(claim.id)
 
     done = await recover(store)
 
@@ -170,11 +170,11 @@ async def test_job_left_open_by_a_run_that_went_wrong_is_judged_by_its_rule(
     ],
     ids=["skipped", "cancelled", "permanent", "released"],
 )
-async def test_job_left_open_goes_where_its_last_run_says(store, wrecker, event, state):
+async def test_job_left_open_goes_where_its_last_run_says(store, corrupter, event, state):
     claim = await start(store)
     await settle(store, claim, event)
     failures = (await job_of(store, claim.id)).failures
-    await wrecker.detach(claim.id)
+    await corrupter.detach(claim.id)
 
     done = await recover(store)
 
@@ -184,12 +184,12 @@ async def test_job_left_open_goes_where_its_last_run_says(store, wrecker, event,
     await check_invariants(store)
 
 
-async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
+async def test_last_attempt_left_open_is_a_dead_letter(store, corrupter):
     claim = await start(store, max_attempts=2)
     await settle(store, claim, FAILED)
     again = await take(store)
     await settle(store, again, FAILED)
-    await wrecker.detach(claim.id)
+    await corrupter.detach(claim.id)
 
     await recover(store)
 
@@ -198,10 +198,10 @@ async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
     await check_invariants(store)
 
 
-async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(store, wrecker):
+async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(store, corrupter):
     claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **LINKED)
     await settle(store, claim, FAILED)
-    await wrecker.drop_successor(claim.id)
+    await corrupter.drop_successor(claim.id)
 
     done = await recover(store)
     while claims := await take_many(store):
@@ -253,10 +253,10 @@ async def test_once_failure_is_no_broken_chain(store):
     assert await recover(store) == RecoveryResult()
 
 
-async def test_orphan_run_is_told_copied_and_removed(store, wrecker, caplog):
+async def test_orphan_run_is_told_copied_and_removed(store, corrupter, caplog):
     claim = await start(store)
     await settle(store, claim, SUCCEEDED)
-    await wrecker.orphan(claim.id)
+    await corrupter.orphan(claim.id)
 
     done = await recover(store)
 
@@ -340,9 +340,9 @@ async def test_unknown_owner_follows_the_policy(store, clock, caplog, policy, is
     assert EventKind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
 
 
-async def test_run_without_a_holder_is_of_an_unknown_owner(store, wrecker):
+async def test_run_without_a_holder_is_of_an_unknown_owner(store, corrupter):
     claim = await start(store, OTHER)
-    await wrecker.disown(claim.id)
+    await corrupter.disown(claim.id)
 
     left = await recover(store)
     done = await recover(store, unknown="fail")
@@ -353,10 +353,10 @@ async def test_run_without_a_holder_is_of_an_unknown_owner(store, wrecker):
     assert (await job_of(store, claim.id)).state is State.QUEUED
 
 
-async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker, caplog):
+async def test_every_repair_has_its_line_and_all_of_them_one_more(store, corrupter, caplog):
     lost = await start(store)
     loose = await put(store, queue="loose")
-    await wrecker.detach(loose)
+    await corrupter.detach(loose)
     caplog.set_level(logging.INFO)
 
     await recover(store)
@@ -371,20 +371,20 @@ async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker
     ]
 
 
-async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monkeypatch):
+async def test_more_than_one_page_of_everything_is_repaired(store, corrupter, monkeypatch):
     monkeypatch.setattr(module, "MAX_BATCH", 2)
     for number in range(5):
         await start(store, queue=f"held-{number}")
-        await wrecker.detach(await put(store, queue="loose"))
+        await corrupter.detach(await put(store, queue="loose"))
         ended, link = await start(store, queue="a"), await start(store, queue="b", **LINKED)
         await settle(store, ended, SUCCEEDED)
-        await wrecker.detach(ended.id)
+        await corrupter.detach(ended.id)
         await settle(store, link, FAILED)
-        await wrecker.drop_successor(link.id)
+        await corrupter.drop_successor(link.id)
         gone = await start(store, queue="c")
         await settle(store, gone, SUCCEEDED)
         await put(store, queue="later")
-        await wrecker.orphan(gone.id)
+        await corrupter.orphan(gone.id)
 
     done = await recover(store)
 

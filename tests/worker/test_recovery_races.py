@@ -15,7 +15,7 @@ from outlast.testing.conformance.race_runner import race
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.crash import sqlite_recovery
 from support.crash.runner import Crasher, clocked
-from support.crash.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Told, told
+from support.crash.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Reported, reported
 from support.crash.world import World
 
 AGAIN = 2000
@@ -30,14 +30,14 @@ async def broken(path: Path) -> None:
     await store.close()
 
 
-async def recovered(path: Path, numbers: int = AGAIN) -> tuple[RecoveryResult, Told]:
+async def recovered(path: Path, numbers: int = AGAIN) -> tuple[RecoveryResult, Reported]:
     """Recover what is there, a second after it was broken; what was done, and how all stands."""
     clock, ids = clocked()
     clock.advance("1s")
     store = BENCH.store(path, clock, ids, None)
     await store.open()
     done = await sqlite_recovery.recover(World(store, path, clock, count(numbers)))
-    found = await told(store)
+    found = await reported(store)
     await store.close()
     return done, found
 

@@ -1,6 +1,6 @@
 """A `single` worker that recovers closes the runs of its own queues only."""
 
-from recovery_world import BEFORE, OTHER, recover, start
+from recovery_helpers import BEFORE, OTHER, recover, start
 
 from outlast.core.ids import Ids
 from outlast.core.state import RunStatus, State

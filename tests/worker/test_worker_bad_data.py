@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 from pydantic import AfterValidator, BaseModel, field_serializer
-from worker_world import SOON, all_slots_work, query, quick, statuses
+from worker_helpers import SOON, all_slots_work, query, quick, statuses
 
 from outlast import Backoff, InvalidType, Run, State
 
@@ -238,8 +238,8 @@ async def test_a_file_that_cannot_be_opened_stops_the_worker_with_a_clear_error(
     (tmp_path / "jobs.db").write_text("this is no database, whatever its name says" * 100)
     app = quick(tmp_path / "jobs.db")
 
-    with pytest.raises(Exception, match=r"jobs\.db is not a SQLite database") as told:
+    with pytest.raises(Exception, match=r"jobs\.db is not a SQLite database") as reported:
         async with app.worker():
             pass
 
-    assert type(told.value).__name__ == "ForeignStore"
+    assert type(reported.value).__name__ == "ForeignStore"

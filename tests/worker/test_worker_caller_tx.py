@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from worker_world import SOON, query, quick
+from worker_helpers import SOON, query, quick
 
 from outlast import InvalidArgument, Run, State
 
@@ -164,11 +164,11 @@ async def test_a_locked_file_is_a_clear_error_and_the_caller_may_try_again(path)
         with closing(sqlite3.connect(path, timeout=0.1)) as conn:
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
-                with pytest.raises(Exception, match="locked") as told:
+                with pytest.raises(Exception, match="locked") as reported:
                     await send.options(tx=conn).enqueue(1)
                 other.execute("ROLLBACK")
             await send.options(tx=conn).enqueue(1)
             conn.commit()
 
-    assert type(told.value).__name__ == "StoreBusy"
+    assert type(reported.value).__name__ == "StoreBusy"
     assert stored(path) == 2

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from worker_world import SOON, all_slots_work, kinds, quick, reaches, shaky, statuses, until
+from worker_helpers import SOON, all_slots_work, kinds, quick, reaches, shaky, statuses, until
 
 from outlast import Backoff, Run, Snooze, State
 
@@ -192,8 +192,8 @@ async def test_a_prefetched_job_that_is_cancelled_before_it_starts_never_runs(pa
         handle = await victim.enqueue()
         await reaches(handle, State.RUNNING)
         state = await handle.cancel()
-        heard = store.done["renew"] + 2
-        await until(lambda: store.done["renew"] >= heard)
+        received = store.done["renew"] + 2
+        await until(lambda: store.done["renew"] >= received)
         release.set()
         job = await handle.wait(SOON)
 

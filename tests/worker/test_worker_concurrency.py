@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 import pytest
-from worker_world import (
+from worker_helpers import (
     AT_ONCE,
     SOON,
     all_slots_work,

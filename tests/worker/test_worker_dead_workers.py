@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from recovery_world import NOW, PRESETS
+from recovery_helpers import NOW, PRESETS
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind

@@ -1,7 +1,7 @@
 """Workers that die or freeze for real, in processes of their own."""
 
 import pytest
-from worker_world import (
+from worker_helpers import (
     SOON,
     Child,
     effects,

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from worker_world import SOON, all_slots_work, kinds, reaches, statuses
+from worker_helpers import SOON, all_slots_work, kinds, reaches, statuses
 
 from outlast import Backoff, RetryAfter, Run, Snooze, State
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
-from worker_world import AT_ONCE, SOON, kinds, statuses
+from worker_helpers import AT_ONCE, SOON, kinds, statuses
 
 from outlast import Backoff, JobNotSucceeded, PermanentError, Run, State, TransientError
 
@@ -45,8 +45,8 @@ async def test_a_job_is_tried_until_it_succeeds_and_each_try_is_counted(app, thr
 
 
 async def test_each_wait_is_twice_the_one_before(app):
-    told = []
-    app.on_failure(told.append)
+    reported = []
+    app.on_failure(reported.append)
 
     @app.job(retry=Backoff(4, base="60ms", jitter=False))
     async def fail() -> None:
@@ -63,8 +63,42 @@ async def test_each_wait_is_twice_the_one_before(app):
     assert [wait >= least for wait, least in zip(waits, [0.06, 0.12, 0.24], strict=True)] == [
         True
     ] * 3
-    chosen = [failure.retry_in for failure in told]
+    chosen = [failure.retry_in for failure in reported]
     assert chosen == [timedelta(milliseconds=60 * n) for n in (1, 2, 4)] + [None]
+
+
+async def test_listed_waits_are_those_of_the_retries(app):
+    reported = []
+    app.on_failure(reported.append)
+
+    @app.job(retry=["1ms", "3ms"])
+    async def fail() -> None:
+        raise ValueError("always")
+
+    async with app.worker():
+        handle = await fail.enqueue()
+        await handle.wait(SOON)
+
+    chosen = [failure.retry_in for failure in reported]
+    assert chosen == [timedelta(milliseconds=1), timedelta(milliseconds=3), None]
+
+
+async def test_a_wait_function_that_fails_costs_no_job(app):
+    def broken(_: int) -> str:
+        raise LookupError("no wait today")
+
+    @app.job(retry=Backoff(2, delays=broken))
+    async def fail() -> None:
+        raise ValueError("always")
+
+    async with app.worker():
+        handle = await fail.enqueue()
+        assert (await handle.wait(SOON)).state is State.DEAD_LETTER
+
+    errors = [run.error for run in await app.runs(handle.id)]
+    assert len(errors) == 2
+    assert "no wait today" in errors[0]
+    assert errors[0].splitlines()[-1] == "ValueError: always"
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
@@ -102,11 +136,11 @@ async def test_waiting_for_a_dead_letter_raises_how_it_ended(app):
 
     async with app.worker():
         handle = await fail.enqueue()
-        with pytest.raises(JobNotSucceeded, match="no thing here") as told:
+        with pytest.raises(JobNotSucceeded, match="no thing here") as reported:
             await handle.result(SOON)
 
-    assert told.value.state == "dead_letter"
-    assert "Traceback" in told.value.error
+    assert reported.value.state == "dead_letter"
+    assert "Traceback" in reported.value.error
 
 
 async def test_one_job_may_have_its_own_limit(app):

@@ -5,7 +5,7 @@ from datetime import timedelta
 from math import inf
 
 import pytest
-from worker_world import SOON, quick, reaches, statuses, take_away, taken, until
+from worker_helpers import SOON, quick, reaches, statuses, take_away, taken, until
 
 from outlast import Backoff, State
 from outlast.core.run import LeaseHolder

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from worker_world import AT_ONCE, SOON, quick, until
+from worker_helpers import AT_ONCE, SOON, quick, until
 
 from outlast import Backoff, GroupState, Outlast, Skip, State
 from outlast.core.group import NewGroup

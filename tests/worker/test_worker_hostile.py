@@ -6,7 +6,7 @@ import logging
 import threading
 
 import pytest
-from worker_world import SOON, all_slots_work, statuses
+from worker_helpers import SOON, all_slots_work, statuses
 
 from outlast import Backoff, Run, State
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from worker_world import PATIENCE, SOON, until
+from worker_helpers import PATIENCE, SOON, until
 
 from outlast import Outlast, State
 from outlast.store.contract import Capability

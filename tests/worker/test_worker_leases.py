@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from worker_world import (
+from worker_helpers import (
     PATIENCE,
     SOON,
     effects,
@@ -171,7 +171,7 @@ async def test_whatever_a_former_holder_writes_is_refused(path, rival, end, in_t
 
 async def test_a_handler_whose_lease_is_lost_is_told_and_its_worker_goes_on(path, rival):
     app, store = shaky(path)
-    started, told = asyncio.Event(), []
+    started, reported = asyncio.Event(), []
 
     @app.job(retry=Backoff(3, base="1ms"))
     async def task(run: Run) -> int:
@@ -180,7 +180,7 @@ async def test_a_handler_whose_lease_is_lost_is_told_and_its_worker_goes_on(path
             if run.token == 1:
                 await asyncio.Event().wait()
         finally:
-            told.append((run.token, run.cancelled))
+            reported.append((run.token, run.cancelled))
         return run.token
 
     async with app, app.worker(concurrency=1) as worker, rival.worker(types=["roll_call"]):
@@ -193,7 +193,7 @@ async def test_a_handler_whose_lease_is_lost_is_told_and_its_worker_goes_on(path
         result = await handle.result(SOON)
 
         assert worker.refused == 1
-    assert (result, told) == (2, [(1, True), (2, False)])
+    assert (result, reported) == (2, [(1, True), (2, False)])
 
 
 async def test_a_renewal_that_crosses_the_end_of_a_run_does_no_harm_to_the_next(path):
@@ -249,8 +249,8 @@ async def test_a_job_that_was_lost_while_its_end_was_unwritten_can_come_back(pat
         await take_away(path, handle)
         await reaches(handle, State.QUEUED)
         store.broken = {"apply", "claim"}
-        heard = store.done["renew"] + 2
-        await until(lambda: store.done["renew"] >= heard)
+        received = store.done["renew"] + 2
+        await until(lambda: store.done["renew"] >= received)
         store.broken = set()
         result = await handle.result(SOON)
 

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from worker_world import PATIENCE, SOON, quick
+from worker_helpers import PATIENCE, SOON, quick
 
 from outlast import State
 

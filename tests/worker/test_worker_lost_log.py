@@ -47,9 +47,9 @@ async def store(clock: FakeClock) -> LateStore:
 @pytest.fixture
 def lost() -> Iterator[list[TelemetryEvent]]:
     """The events `job_lost` so far."""
-    heard: list[TelemetryEvent] = []
-    leave = subscribe(lambda event: heard.append(event) if event.event == "job_lost" else None)
-    yield heard
+    received: list[TelemetryEvent] = []
+    leave = subscribe(lambda event: received.append(event) if event.event == "job_lost" else None)
+    yield received
     leave()
 
 

@@ -5,7 +5,7 @@ import subprocess
 from contextlib import suppress
 
 import pytest
-from worker_world import SOON, all_slots_work, locked, query, quick, shaky, statuses, until
+from worker_helpers import SOON, all_slots_work, locked, query, quick, shaky, statuses, until
 
 from outlast import Backoff, Run, RunStatus, State
 from outlast.errors import StoreBusy, StoreFull

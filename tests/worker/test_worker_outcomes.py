@@ -1,7 +1,7 @@
 """Snooze, Skip, Cancel and RetryAfter: what a handler may return instead of a result."""
 
 import pytest
-from worker_world import AT_ONCE, SOON, all_slots_work, kinds, statuses
+from worker_helpers import AT_ONCE, SOON, all_slots_work, kinds, statuses
 
 from outlast import Backoff, Cancel, RetryAfter, Run, Skip, Snooze, State
 from outlast.core.outcome import HandlerOutcome
@@ -119,8 +119,8 @@ async def test_no_reason_a_handler_gives_can_hold_up_the_worker(app, outcome):
     for kind, handle in handles.items():
         runs = await app.runs(handle.id)
         assert "lost" not in {run.status for run in runs}, "each end was kept, none was lost"
-        told = runs[0].error if outcome is RetryAfter else runs[0].reason
-        assert told[:1] == HOSTILE[kind][:1]
+        reported = runs[0].error if outcome is RetryAfter else runs[0].reason
+        assert reported[:1] == HOSTILE[kind][:1]
 
 
 class Mystery(HandlerOutcome):

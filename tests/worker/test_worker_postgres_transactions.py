@@ -10,7 +10,7 @@ import asyncpg
 import psycopg
 import pytest
 from pg_transaction_child import register
-from worker_world import AT_ONCE, PATIENCE, QUICK, SOON, all_slots_work, statuses, with_roll_call
+from worker_helpers import AT_ONCE, PATIENCE, QUICK, SOON, all_slots_work, statuses, with_roll_call
 
 from outlast import Backoff, Cancel, Outlast, Run, RunError, Skip, State
 from outlast.store.contract.jobs import Filter

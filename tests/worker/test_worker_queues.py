@@ -2,7 +2,7 @@
 
 import threading
 
-from worker_world import SOON, until
+from worker_helpers import SOON, until
 
 from outlast import State
 

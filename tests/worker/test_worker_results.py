@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, Field
-from worker_world import SOON, statuses
+from worker_helpers import SOON, statuses
 
 from outlast import Run, State
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import asyncpg
 import pytest
-from worker_world import PATIENCE, QUICK, SOON, statuses
+from worker_helpers import PATIENCE, QUICK, SOON, statuses
 
 from outlast import Backoff, Outlast, Run, Settings, State
 from outlast.store.postgres import statement_watch
@@ -22,7 +22,7 @@ class Silence:
     seconds: float
 
 
-SHORT = Silence(QUICK.with_(concurrency=JOBS), 0.1, 0.5)
+SHORT = Silence(QUICK.with_(concurrency=JOBS), 1.0, 0.5)
 FULL = Silence(Settings(concurrency=JOBS), statement_watch.CHECK_AFTER_S, 40)
 """The settings that a user has without choosing any, for almost three leases."""
 

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import executor_app
 import pytest
-from executor_world import LONG
+from executor_helpers import LONG
 from pydantic import AfterValidator
-from worker_world import AT_ONCE, SOON, all_slots_work, query, statuses, take_away
+from worker_helpers import AT_ONCE, SOON, all_slots_work, query, statuses, take_away
 
 from outlast import Backoff, Command, Failure, InvalidType, Outlast, RetryAfter, Run, Snooze, State
 from outlast.worker import failure_reporter
@@ -19,7 +19,7 @@ from outlast.worker import failure_reporter
 SECRET = "hunter2 & co"  # noqa: S105 - the one that must not be told
 
 
-class Told(list[Failure]):
+class Reported(list[Failure]):
     """A sink that remembers."""
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class Told(list[Failure]):
 
 
 @pytest.fixture
-def told(app: Outlast) -> Told:
-    return app.on_failure(Told())
+def reported(app: Outlast) -> Reported:
+    return app.on_failure(Reported())
 
 
-async def test_each_failed_attempt_is_told_and_no_other(app: Outlast, told: Told) -> None:
+async def test_each_failed_attempt_is_told_and_no_other(app: Outlast, reported: Reported) -> None:
     @app.job(retry=AT_ONCE)
     async def flaky(run: Run) -> int | Snooze:
         if run.token == 1:
@@ -49,18 +49,18 @@ async def test_each_failed_attempt_is_told_and_no_other(app: Outlast, told: Told
         handle = await flaky.enqueue()
         assert await handle.result(SOON) == 3
 
-    assert [(each.attempt, each.state, each.status) for each in told] == [
+    assert [(each.attempt, each.state, each.status) for each in reported] == [
         (1, State.RETRY_WAIT, "failed"),
         (2, State.RETRY_WAIT, "failed"),
     ]
     runs = {run.run_id: run for run in await app.runs(handle.id)}
-    for each in told:
+    for each in reported:
         assert (each.job_id, each.job_type, each.worker) == (handle.id, "flaky", "worker-7")
         assert (each.max_attempts, each.error) == (3, "LookupError")
         assert each.traceback == runs[each.run_id].error
         assert each.raised[0].frames[-1].function == "flaky"
         assert not each.is_final
-    assert [each.retry_in for each in told] == [
+    assert [each.retry_in for each in reported] == [
         timedelta(milliseconds=1),
         timedelta(milliseconds=2),
     ]
@@ -128,7 +128,7 @@ KINDS: list[tuple[Callable[..., object], dict[str, object], str]] = [
     ("handler", "how", "error"), KINDS, ids=[each[0].__name__ for each in KINDS]
 )
 async def test_however_a_handler_fails_it_is_told_without_its_secret(
-    app: Outlast, told: Told, caplog, handler, how, error
+    app: Outlast, reported: Reported, caplog, handler, how, error
 ) -> None:
     caplog.set_level(logging.DEBUG)
     kind = app.job(retry=Backoff(1), **how)(handler)
@@ -137,7 +137,7 @@ async def test_however_a_handler_fails_it_is_told_without_its_secret(
         handle = await kind.enqueue(secret=SECRET)
         await handle.wait(LONG)
 
-    [failure] = told
+    [failure] = reported
     assert (failure.error, failure.is_final, failure.payload) == (
         error,
         True,
@@ -148,13 +148,15 @@ async def test_however_a_handler_fails_it_is_told_without_its_secret(
     assert all("hunter2" not in str(vars(record)) for record in caplog.records)
 
 
-async def test_a_handler_in_a_process_of_its_own_is_told_alike(app: Outlast, told: Told) -> None:
+async def test_a_handler_in_a_process_of_its_own_is_told_alike(
+    app: Outlast, reported: Reported
+) -> None:
     kind = app.job(name="fail", executor="process", retry=Backoff(1))(executor_app.fail)
 
     async with app.worker(app_address=executor_app.ADDRESS):
         await (await kind.enqueue("value")).wait(LONG)
 
-    [failure] = told
+    [failure] = reported
     [raised] = failure.raised
     assert (failure.error, raised.message, raised.module) == ("ValueError", "no good", "builtins")
     assert raised.frames[-1].function == "fail"
@@ -164,7 +166,7 @@ async def test_a_handler_in_a_process_of_its_own_is_told_alike(app: Outlast, tol
 async def test_stored_params_that_no_longer_fit_are_told_and_logged(
     path, app: Outlast, rival: Outlast, caplog
 ) -> None:
-    told = rival.on_failure(Told())
+    reported = rival.on_failure(Reported())
 
     @app.job(name="door")
     def as_it_was(secret: str) -> None: ...
@@ -176,7 +178,7 @@ async def test_stored_params_that_no_longer_fit_are_told_and_logged(
     async with rival.worker():
         await handle.wait(SOON)
 
-    [failure] = told
+    [failure] = reported
     assert (failure.error, failure.state) == ("InvalidParams", State.DEAD_LETTER)
     assert "an old one" not in str(failure)
     lines = [record for record in caplog.records if record.message.startswith("job_error")]
@@ -184,7 +186,7 @@ async def test_stored_params_that_no_longer_fit_are_told_and_logged(
 
 
 async def test_shown_fields_are_shown_to_whom_they_were_promised(app: Outlast) -> None:
-    some, others = Told(), Told()
+    some, others = Reported(), Reported()
     app.on_failure(some, show=["user"])
     app.on_failure(others)
 
@@ -211,7 +213,7 @@ async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
         raise error
 
     app.on_failure(broken_sink)
-    told = app.on_failure(Told())
+    reported = app.on_failure(Reported())
 
     @app.job(retry=AT_ONCE)
     def broken() -> None:
@@ -225,7 +227,7 @@ async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
     assert await statuses(app, handle) == [("failed", "failed")] * 2 + [
         ("failed", "attempts_exhausted")
     ]
-    assert len(told) == 3
+    assert len(reported) == 3
     complaints = [record.message for record in caplog.records if record.message.startswith("sink ")]
     assert len(complaints) == 1, "one line until it works again"
     assert f"broken_sink failed: {type(error).__name__}" in complaints[0]
@@ -263,12 +265,12 @@ async def test_what_the_sinks_have_not_heard_they_hear_before_the_worker_is_gone
     app: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failure_reporter, "CLOSE_TIMEOUT", timedelta(minutes=2))
-    told = []
+    reported = []
 
     @app.on_failure
     def slow(failure: Failure) -> None:
         threading.Event().wait(0.02)
-        told.append(failure)
+        reported.append(failure)
 
     @app.job(retry=Backoff(1))
     async def broken() -> None:
@@ -281,11 +283,11 @@ async def test_what_the_sinks_have_not_heard_they_hear_before_the_worker_is_gone
                 await broken.enqueue()
             await worker.drained()
 
-    assert len(told) == 10
+    assert len(reported) == 10
 
 
 async def test_an_attempt_that_was_taken_away_is_not_told(path, app, rival) -> None:
-    told = app.on_failure(Told())
+    reported = app.on_failure(Reported())
     begun, release = threading.Event(), threading.Event()
     for each in (app, rival):
 
@@ -306,7 +308,7 @@ async def test_an_attempt_that_was_taken_away_is_not_told(path, app, rival) -> N
         release.set()
         await late.drained()
 
-    assert (late.refused, told) == (1, [])
+    assert (late.refused, reported) == (1, [])
 
 
 class Nasty(Exception):
@@ -321,7 +323,7 @@ class Nasty(Exception):
 
 
 async def test_an_exception_that_cannot_be_looked_at_is_told_all_the_same(
-    app: Outlast, told: Told
+    app: Outlast, reported: Reported
 ) -> None:
     @app.job(retry=Backoff(1))
     async def nasty() -> None:
@@ -331,7 +333,7 @@ async def test_an_exception_that_cannot_be_looked_at_is_told_all_the_same(
         job = await (await nasty.enqueue()).wait(SOON)
 
     assert job.state is State.DEAD_LETTER
-    assert [each.job_id for each in told] == [job.id]
+    assert [each.job_id for each in reported] == [job.id]
 
 
 async def afterwards(failure: Failure) -> None: ...
@@ -341,7 +343,7 @@ class Later:
     async def __call__(self, failure: Failure) -> None: ...
 
 
-@pytest.mark.parametrize("sink", [None, "sentry", afterwards, Later(), Told])
+@pytest.mark.parametrize("sink", [None, "sentry", afterwards, Later(), Reported])
 def test_what_can_be_no_sink_is_refused(app: Outlast, sink) -> None:
     with pytest.raises(InvalidType, match="a failure sink is"):
         app.on_failure(sink)

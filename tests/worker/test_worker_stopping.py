@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from worker_world import (
+from worker_helpers import (
     PATIENCE,
     SOON,
     all_slots_work,

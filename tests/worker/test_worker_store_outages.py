@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import psycopg
 import pytest
-from worker_world import QUICK, SOON, statuses
+from worker_helpers import QUICK, SOON, statuses
 
 from outlast import Backoff, Outlast, Run, State
 from outlast.errors import StoreUnavailable

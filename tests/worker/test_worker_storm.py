@@ -4,9 +4,9 @@ import asyncio
 import random
 from collections import Counter
 
+import mixed_jobs
 import pytest
-import worker_storm
-from worker_world import Child, make_effects, query, quick
+from worker_helpers import Child, make_effects, query, quick
 
 from outlast import State, TransitionRefused
 
@@ -20,7 +20,7 @@ SUCCEED = ("steady", "threaded", "flaky", "sleepy", "chained")
 async def test_in_a_storm_every_job_ends_once_and_every_effect_is_there_once(path):
     rng = random.Random(7)
     async with quick(path, lease="500ms", renew="50ms", concurrency=4, prefetch=10) as app:
-        types = worker_storm.register(app)
+        types = mixed_jobs.register(app)
         names = list(types)
         kinds = [names[n % len(names)] for n in range(JOBS)]
         rng.shuffle(kinds)

@@ -5,7 +5,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from worker_world import (
+from worker_helpers import (
     PATIENCE,
     SOON,
     all_slots_work,

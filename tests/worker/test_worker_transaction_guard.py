@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import suppress
 
 import pytest
-from worker_world import AT_ONCE, SOON, all_slots_work, effects, make_effects, query, quick
+from worker_helpers import AT_ONCE, SOON, all_slots_work, effects, make_effects, query, quick
 
 from outlast import Backoff, Run, RunError, State
 
@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
 
 @pytest.fixture
 async def app(path):
-    async with quick(path, lease="30m", transaction="5m") as app:
+    async with quick(path, busy=60, lease="30m", transaction="5m") as app:
         await app._client.open()
         make_effects(path)
         yield app

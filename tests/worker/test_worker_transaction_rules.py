@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from worker_world import AT_ONCE, SOON, all_slots_work, effects, make_effects, query, quick
+from worker_helpers import AT_ONCE, SOON, all_slots_work, effects, make_effects, query, quick
 
 from outlast import Backoff, Run, RunError, State
 
@@ -19,7 +19,7 @@ async def app(path):
 
 
 async def test_there_is_one_transaction_per_run(app, path):
-    told = []
+    reported = []
 
     @app.job
     async def pay(run: Run) -> None:
@@ -31,14 +31,14 @@ async def test_there_is_one_transaction_per_run(app, path):
                 async with again():
                     pass
             except RunError as error:
-                told.append(str(error))
+                reported.append(str(error))
 
     async with app.worker():
         job = await (await pay.enqueue()).wait(SOON)
 
     assert (job.state, effects(path)) == (State.SUCCEEDED, ["paid"])
-    assert len(told) == 2
-    assert all("one per run" in words for words in told)
+    assert len(reported) == 2
+    assert all("one per run" in words for words in reported)
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])

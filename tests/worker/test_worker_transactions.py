@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from worker_world import (
+from worker_helpers import (
     AT_ONCE,
     SOON,
     all_slots_work,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from worker_world import (
+from worker_helpers import (
     AT_ONCE,
     PATIENCE,
     SOON,

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 import pytest
-from worker_world import Child, quick
+from worker_helpers import Child, quick
 
 from outlast import Backoff, Run, State
 

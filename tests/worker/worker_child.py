@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-import worker_storm
-from worker_world import quick
+import mixed_jobs
+from worker_helpers import quick
 
 from outlast import Backoff, Outlast, Run
 from outlast.errors import TransactionTimeout
@@ -136,7 +136,7 @@ def idle(app: Outlast) -> None:
 
 
 def storm(app: Outlast) -> None:
-    worker_storm.register(app, started=lambda job_id: say("started", job_id))
+    mixed_jobs.register(app, started=lambda job_id: say("started", job_id))
 
 
 ROLES = {

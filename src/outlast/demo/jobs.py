@@ -14,12 +14,14 @@ app = Outlast(
     lease="2s",
     renew="500ms",
     tick="250ms",
+    prefetch=0,  # the workers share the small jobs evenly
 )
 
 
 @app.job
 async def add(left: int, right: int) -> int:
-    """Return the sum: a small job."""
+    """Return the sum after a short wait: a small job."""
+    await asyncio.sleep(0.005)
     return left + right
 
 
@@ -38,8 +40,15 @@ async def report(month: str) -> str:
 
 
 @app.job(queue="studio", delivery="linked")
-async def story(title: str) -> str:
-    """Return the title; the queue runs one job at a time, in an order that can be changed."""
+async def story(title: str, until_direct_run: bool = False) -> str:
+    """Return the title; the queue runs one job at a time, in an order that can be changed.
+
+    Args:
+        title: The result.
+        until_direct_run: Keep the queue busy until a direct run has reserved it.
+    """
+    while until_direct_run and not await app.store.reservations(limit=1):  # noqa: ASYNC110 - a poll
+        await asyncio.sleep(0.05)
     return title
 
 

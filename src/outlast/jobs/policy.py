@@ -9,7 +9,7 @@ from outlast.core.classify import Classifier, ErrorClass
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
-from outlast.core.retry import Backoff
+from outlast.core.retry import Backoff, Delays, as_backoff
 from outlast.errors import InvalidArgument, InvalidType
 
 DeliveryName = Literal["lease", "linked", "once"]
@@ -41,7 +41,7 @@ class Policy:
         *,
         name: str,
         delivery: str = "lease",
-        retry: Backoff | None = None,
+        retry: Backoff | Delays | None = None,
         queue: str = "default",
         priority: int = 0,
         max_runtime: Duration | None = None,
@@ -86,7 +86,7 @@ def _delivery(value: str, where: str) -> Delivery:
     return delivery
 
 
-def _retry(retry: Backoff | None, delivery: Delivery, where: str) -> Backoff:
+def _retry(retry: Backoff | Delays | None, delivery: Delivery, where: str) -> Backoff:
     if delivery is Delivery.ONCE:
         if retry is not None:
             raise InvalidType(
@@ -94,9 +94,7 @@ def _retry(retry: Backoff | None, delivery: Delivery, where: str) -> Backoff:
                 'leave retry out, or use delivery "lease" or "linked"'
             )
         return _NO_RETRY
-    if retry is not None and not isinstance(retry, Backoff):
-        raise InvalidType(f"{where}: retry is {retry!r:.80}; use Backoff(max_attempts=5)")
-    return retry or Backoff()
+    return as_backoff(retry)
 
 
 def _classifier(errors: Mapping[type[BaseException], str], unknown: str, where: str) -> Classifier:

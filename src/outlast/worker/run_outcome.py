@@ -5,6 +5,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from outlast.core.failure_sink import COUNTED
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
+from outlast.core.retry import Backoff
 from outlast.core.run import Claim
 from outlast.core.state import Loss
 from outlast.errors import (
@@ -223,11 +225,21 @@ class OutcomeJudge:
         return change
 
     def _failure(self, active: ActiveRun, error: BaseException) -> Failed:
-        delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
+        delay, problem = self._delay(active)
         if isinstance(error, RemoteError):
-            return Failed(truncate(error.text), delay, permanent=error.permanent)
+            return Failed(truncate(problem + error.text), delay, permanent=error.permanent)
         verdict = active.kind.classifier.classify(error)
-        return Failed(describe_error(error), delay, permanent=verdict is ErrorClass.PERMANENT)
+        text = truncate(problem + describe_error(error))
+        return Failed(text, delay, permanent=verdict is ErrorClass.PERMANENT)
+
+    def _delay(self, active: ActiveRun) -> tuple[timedelta, str]:
+        """Return the wait before the retry, and what failed if the type's own function did."""
+        retry = active.claim.failures + 1
+        try:
+            return active.kind.retry.delay(retry, self._random), ""
+        except Exception as error:  # noqa: BLE001 - the user's function; the job must be retried
+            problem = f"retry= failed too ({error!r:.200}), so the default backoff is used\n"
+            return Backoff().delay(retry, self._random), problem
 
     def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:
         match value:

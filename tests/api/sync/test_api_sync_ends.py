@@ -134,9 +134,9 @@ def test_ctrl_c_in_an_iterator_closes_it(app, wait):
         finally:
             closed.set()
 
-    heard = []
+    received = []
     with pytest.raises(KeyboardInterrupt):
-        heard.extend(wait.each(numbers()))
+        received.extend(wait.each(numbers()))
 
     assert closed.is_set()
 

@@ -117,34 +117,34 @@ async def test_refused_jobs_take_neither_their_neighbours_nor_the_caller_s_rows(
     assert await _invoices(outside) == 2
 
 
-async def _all_is_heard(store: PostgresStore, heard: "asyncio.Queue[Notification]") -> None:
+async def _all_is_heard(store: PostgresStore, received: "asyncio.Queue[Notification]") -> None:
     """Wait until the store listens: somebody else's commit is heard."""
-    told: set[str] = set()
+    reported: set[str] = set()
     async with asyncio.timeout(120):
-        while "known" not in told:
+        while "known" not in reported:
             await put(store, queue="known")
             with suppress(TimeoutError):
-                told |= (await asyncio.wait_for(heard.get(), 0.1)).queues
+                reported |= (await asyncio.wait_for(received.get(), 0.1)).queues
 
 
 async def test_workers_are_told_when_the_caller_commits_and_not_before(
     store: PostgresStore, caller: Caller
 ) -> None:
-    heard: asyncio.Queue[Notification] = asyncio.Queue()
+    received: asyncio.Queue[Notification] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    stop = store.subscribe(lambda hint: loop.call_soon_threadsafe(heard.put_nowait, hint))
-    await _all_is_heard(store, heard)
+    stop = store.subscribe(lambda hint: loop.call_soon_threadsafe(received.put_nowait, hint))
+    await _all_is_heard(store, received)
 
     await store.add_within(caller.tx, [make_job(queue="lane")])
     await put(store, queue="meanwhile")
-    told: set[str] = set()
+    reported: set[str] = set()
     async with asyncio.timeout(120):
-        while "meanwhile" not in told:
-            told |= (await heard.get()).queues
-        assert "lane" not in told
+        while "meanwhile" not in reported:
+            reported |= (await received.get()).queues
+        assert "lane" not in reported
         await caller.commit()
-        while "lane" not in told:
-            told |= (await heard.get()).queues
+        while "lane" not in reported:
+            reported |= (await received.get()).queues
     stop()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.store.sqlite.notify.socket_dir import socket_dir_for
 from outlast.store.sqlite.store import SqliteStore
-from store.kit import Peer, opened
+from store.sqlite_helpers import Peer, opened
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from outlast.store.contract.notifications import Notification, Topic
-from store.kit import PATIENCE
+from store.sqlite_helpers import PATIENCE
 
 ALL = [str(topic) for topic in Topic]
 
@@ -28,7 +28,7 @@ def squat(place: Path, name: str, kind: int = socket.SOCK_DGRAM) -> socket.socke
     return found
 
 
-class Heard:
+class ReceivedNotifications:
     """Collects hints, on whichever thread they come."""
 
     def __init__(self) -> None:

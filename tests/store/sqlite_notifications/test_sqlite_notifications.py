@@ -22,9 +22,9 @@ from outlast.testing.conformance.factories import (
     settle,
     started,
 )
-from store.kit import PATIENCE, Peer, opened, raw
+from store.sqlite_helpers import PATIENCE, Peer, opened, raw
 
-from .notification_sockets import ALL, Heard, sockets
+from .notification_sockets import ALL, ReceivedNotifications, sockets
 
 
 async def test_other_process_is_told_of_work_of_an_end_and_of_a_cancel_request(
@@ -34,11 +34,11 @@ async def test_other_process_is_told_of_work_of_an_end_and_of_a_cancel_request(
     other.ask("subscribe", ALL)
 
     claim = await started(store)
-    work = other.ask("heard")
+    work = other.ask("received")
     await settle(store, claim, CancelRequested())
-    cancel = other.ask("heard")
+    cancel = other.ask("received")
     await settle(store, claim, SUCCEEDED)
-    end = other.ask("heard")
+    end = other.ask("received")
 
     assert (work, cancel, end) == (["work"], ["cancelled"], ["ended"])
     other.ask("close")
@@ -54,45 +54,45 @@ async def test_other_process_is_not_woken_for_what_it_did_not_ask_for(
     await settle(store, claim, CancelRequested())
     await settle(store, claim, SUCCEEDED)
 
-    assert other.ask("heard") == ["ended"]
+    assert other.ask("received") == ["ended"]
     assert other.ask("heard_more") == 0
     other.ask("close")
 
 
 async def test_listener_here_is_told_once_and_which_queue(store: SqliteStore) -> None:
-    heard, again = Heard(), Heard()
-    store.subscribe(heard.hear)
+    received, again = ReceivedNotifications(), ReceivedNotifications()
+    store.subscribe(received.hear)
     store.subscribe(again.hear, topics=[Topic.ENDED])
 
     await put(store, queue="lane")
     claim = await started(store)
     await settle(store, claim, SUCCEEDED)
 
-    assert (await heard.next()).queues == {"lane"}
-    assert (await heard.next()).queues == {"default"}
-    assert (await heard.next()).topics == {Topic.ENDED}
+    assert (await received.next()).queues == {"lane"}
+    assert (await received.next()).queues == {"default"}
+    assert (await received.next()).topics == {Topic.ENDED}
     assert (await again.next()).topics == {Topic.ENDED}
-    assert (heard.rest, again.rest) == (0, 0)
+    assert (received.rest, again.rest) == (0, 0)
 
 
 async def test_nobody_is_woken_for_what_is_due_later(store: SqliteStore) -> None:
-    heard = Heard()
-    store.subscribe(heard.hear)
+    received = ReceivedNotifications()
+    store.subscribe(received.hear)
 
     await store.add([make_job(delay=HOUR, queue="later") for _ in range(3)])
     await put(store, delay=HOUR, queue="later")
     await put(store, queue="now")
 
-    assert (await heard.next()).queues == {"now"}
-    assert heard.rest == 0
+    assert (await received.next()).queues == {"now"}
+    assert received.rest == 0
 
 
 async def test_job_made_due_now_wakes_and_one_moved_or_put_off_does_not(
     store: SqliteStore,
 ) -> None:
     later, waiting = await put(store, delay=HOUR), await put(store)
-    heard = Heard()
-    store.subscribe(heard.hear)
+    received = ReceivedNotifications()
+    store.subscribe(received.hear)
 
     for job_id, event in [
         (waiting, Moved(MoveTo(Anchor.FRONT))),
@@ -102,41 +102,41 @@ async def test_job_made_due_now_wakes_and_one_moved_or_put_off_does_not(
     ]:
         assert await settle(store, await job_of(store, job_id), event)
 
-    assert (await heard.next()).topics == {Topic.WORK}
-    assert heard.rest == 0
+    assert (await received.next()).topics == {Topic.WORK}
+    assert received.rest == 0
 
 
 async def test_two_stores_of_one_process_tell_each_other(
     store: SqliteStore, rival: SqliteStore
 ) -> None:
-    heard, theirs = Heard(), Heard()
-    store.subscribe(heard.hear)
+    received, theirs = ReceivedNotifications(), ReceivedNotifications()
+    store.subscribe(received.hear)
     rival.subscribe(theirs.hear)
 
     await put(rival)
 
-    assert (await heard.next()).queues == {""}
+    assert (await received.next()).queues == {""}
     assert (await theirs.next()).queues == {"default"}
-    assert (heard.rest, theirs.rest) == (0, 0)
+    assert (received.rest, theirs.rest) == (0, 0)
 
 
 async def test_listener_may_come_before_the_store_is_open(path: Path, rival: SqliteStore) -> None:
-    heard = Heard()
+    received = ReceivedNotifications()
     store = SqliteStore(path)
-    store.subscribe(heard.hear)
+    store.subscribe(received.hear)
     await store.open()
 
     await put(rival)
 
-    assert await heard.next()
+    assert await received.next()
     await store.close()
 
 
 async def test_store_opened_again_listens_again(
     store: SqliteStore, rival: SqliteStore, place: Path
 ) -> None:
-    heard = Heard()
-    store.subscribe(heard.hear)
+    received = ReceivedNotifications()
+    store.subscribe(received.hear)
     await store.close()
     gone = sockets(place)
     await store.open()
@@ -144,21 +144,21 @@ async def test_store_opened_again_listens_again(
     await put(rival)
 
     assert gone == []
-    assert await heard.next()
+    assert await received.next()
 
 
 async def test_listener_that_changes_its_wishes_is_found_at_once(
     store: SqliteStore, rival: SqliteStore
 ) -> None:
-    heard = Heard()
-    store.subscribe(heard.hear, topics=[Topic.WORK])
+    received = ReceivedNotifications()
+    store.subscribe(received.hear, topics=[Topic.WORK])
     await put(rival)
-    await heard.next()
-    store.subscribe(Heard().hear, topics=[Topic.ENDED])
+    await received.next()
+    store.subscribe(ReceivedNotifications().hear, topics=[Topic.ENDED])
 
     await put(rival)
 
-    assert (await heard.next()).topics == {Topic.WORK}
+    assert (await received.next()).topics == {Topic.WORK}
 
 
 async def test_listener_may_leave_from_its_own_hint(
@@ -185,15 +185,15 @@ async def test_copy_of_the_file_has_listeners_of_its_own(
     await store.close()
     shutil.copy(path, copy)
     await store.open()
-    heard = Heard()
-    store.subscribe(heard.hear)
+    received = ReceivedNotifications()
+    store.subscribe(received.hear)
 
     async with opened(copy) as elsewhere:
         await put(elsewhere)
     await put(store)
 
-    assert (await heard.next()).queues == {"default"}
-    assert heard.rest == 0
+    assert (await received.next()).queues == {"default"}
+    assert received.rest == 0
 
 
 async def test_link_to_the_file_leads_to_the_same_listeners(
@@ -201,26 +201,26 @@ async def test_link_to_the_file_leads_to_the_same_listeners(
 ) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(path)
-    heard = Heard()
-    store.subscribe(heard.hear)
+    received = ReceivedNotifications()
+    store.subscribe(received.hear)
 
     async with opened(link) as same:
         await put(same)
 
-    assert (await heard.next()).queues == {""}
+    assert (await received.next()).queues == {""}
 
 
 async def test_transaction_of_a_handler_tells_the_others_too(
     store: SqliteStore, rival: SqliteStore
 ) -> None:
     claim = await started(store)
-    heard = Heard()
-    rival.subscribe(heard.hear, topics=[Topic.ENDED])
+    received = ReceivedNotifications()
+    rival.subscribe(received.hear, topics=[Topic.ENDED])
 
     transaction = await store.begin(within=timedelta(seconds=PATIENCE))
     assert await transaction.commit([succeed(claim.id, claim.token, None)])
 
-    assert (await heard.next()).topics == {Topic.ENDED}
+    assert (await received.next()).topics == {Topic.ENDED}
 
 
 @pytest.mark.parametrize("how", ["writer", "transaction"])

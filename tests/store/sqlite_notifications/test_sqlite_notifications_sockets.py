@@ -19,18 +19,18 @@ from outlast.store.sqlite.notify.socket_dir import socket_dir_for
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, put, settle, started
-from store.kit import PATIENCE, Peer, environment, opened
+from store.sqlite_helpers import PATIENCE, Peer, environment, opened
 
-from .notification_sockets import ALL, Heard, is_there, sockets, squat
+from .notification_sockets import ALL, ReceivedNotifications, is_there, sockets, squat
 
 
 async def test_socket_says_what_is_wanted_and_goes_with_the_last_listener(
     store: SqliteStore, place: Path
 ) -> None:
     before = sockets(place)
-    first = store.subscribe(Heard().hear, topics=[Topic.ENDED])
+    first = store.subscribe(ReceivedNotifications().hear, topics=[Topic.ENDED])
     ended = sockets(place)
-    second = store.subscribe(Heard().hear, topics=[Topic.WORK, Topic.CANCELLED])
+    second = store.subscribe(ReceivedNotifications().hear, topics=[Topic.WORK, Topic.CANCELLED])
     everything = sockets(place)
     first()
     work = sockets(place)
@@ -45,7 +45,7 @@ async def test_socket_says_what_is_wanted_and_goes_with_the_last_listener(
 async def test_closing_takes_the_socket_and_the_thread_away(path: Path) -> None:
     async with opened(path) as store:
         place = socket_dir_for(path)
-        store.subscribe(Heard().hear)
+        store.subscribe(ReceivedNotifications().hear)
         while_open = sockets(place)
 
     assert len(while_open) == 1
@@ -125,12 +125,12 @@ async def test_hostile_files_in_the_folder_harm_nobody(
     (place / "7-7").write_text("no name")
     (place / "\udcff").write_text("no text")
     hostile = sockets(place)
-    heard = Heard()
-    store.subscribe(heard.hear)
+    received = ReceivedNotifications()
+    store.subscribe(received.hear)
 
     for _ in range(3):
         await put(rival)
-        await heard.next()
+        await received.next()
 
     elsewhere.setblocking(False)
     with pytest.raises(BlockingIOError):
@@ -154,8 +154,8 @@ async def test_listener_that_reads_nothing_holds_up_nobody(store: SqliteStore, p
 async def test_nonsense_sent_to_a_listener_is_no_news(
     store: SqliteStore, rival: SqliteStore, place: Path
 ) -> None:
-    heard = Heard()
-    store.subscribe(heard.hear)
+    received = ReceivedNotifications()
+    store.subscribe(received.hear)
     [name] = sockets(place)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as liar:
         for nonsense in (b"", b"\0", b"\xf0" * 100, b"\x10"):
@@ -163,9 +163,9 @@ async def test_nonsense_sent_to_a_listener_is_no_news(
 
     await put(rival)
 
-    hints = [await heard.next()]
+    hints = [await received.next()]
     assert Notification(queues=frozenset({""})) in hints
-    assert heard.rest == 0
+    assert received.rest == 0
 
 
 async def test_folder_is_read_again_only_when_it_has_changed(
@@ -175,7 +175,7 @@ async def test_folder_is_read_again_only_when_it_has_changed(
     monkeypatch.setattr(
         notifier.os, "scandir", lambda folder: reads.append(folder) or really(folder)
     )
-    first, second = Heard(), Heard()
+    first, second = ReceivedNotifications(), ReceivedNotifications()
     async with opened(path) as listener, opened(path, clock=clock) as teller:
         listener.subscribe(first.hear)
         await put(teller)
@@ -195,7 +195,7 @@ async def test_folder_is_read_again_only_when_it_has_changed(
 
 
 async def test_newcomer_within_the_same_time_stamp_is_found(path: Path, clock: FakeClock) -> None:
-    first, second = Heard(), Heard()
+    first, second = ReceivedNotifications(), ReceivedNotifications()
     async with opened(path) as store, opened(path, clock=clock) as teller:
         place = socket_dir_for(path)
         store.subscribe(first.hear)
@@ -229,16 +229,16 @@ async def test_without_a_place_to_meet_all_is_right_and_only_slower(
         ours.write_text("no folder")
     else:
         monkeypatch.delattr(socket, "AF_UNIX")
-    heard, theirs = Heard(), Heard()
+    received, theirs = ReceivedNotifications(), ReceivedNotifications()
     async with opened(path) as store, opened(path) as rival:
-        leave = store.subscribe(heard.hear)
+        leave = store.subscribe(received.hear)
         rival.subscribe(theirs.hear)
         claim = await started(store)
         assert await settle(store, claim, SUCCEEDED)
         leave()
 
-    assert (await heard.next()).queues == {"default"}
-    assert (await heard.next()).topics == {Topic.ENDED}
+    assert (await received.next()).queues == {"default"}
+    assert (await received.next()).topics == {Topic.ENDED}
     assert theirs.rest == 0
     assert "unavailable" in caplog.text
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
@@ -249,13 +249,13 @@ async def test_without_a_runtime_folder_the_temporary_one_will_do(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime / "none"))
     monkeypatch.setattr(tempfile, "tempdir", str(runtime))
-    heard = Heard()
+    received = ReceivedNotifications()
 
     async with opened(path) as store, opened(path) as rival:
-        store.subscribe(heard.hear)
+        store.subscribe(received.hear)
         await put(rival)
 
-        assert await heard.next()
+        assert await received.next()
         assert socket_dir_for(path).parent == runtime / f"outlast-{os.geteuid()}"
         assert socket_dir_for(path).parent.stat().st_mode & 0o777 == 0o700
 
@@ -263,11 +263,11 @@ async def test_without_a_runtime_folder_the_temporary_one_will_do(
 async def test_folder_taken_away_while_somebody_listens_is_no_trouble(
     store: SqliteStore, rival: SqliteStore, place: Path
 ) -> None:
-    leave = store.subscribe(Heard().hear)
+    leave = store.subscribe(ReceivedNotifications().hear)
     shutil.rmtree(place)
 
     await put(rival)
-    store.subscribe(Heard().hear, topics=[Topic.ENDED])()
+    store.subscribe(ReceivedNotifications().hear, topics=[Topic.ENDED])()
     leave()
     await store.close()
 

@@ -46,9 +46,13 @@ class KeyValueCorruption:
 
     async def orphan(self, job_id: JobId) -> None:
         record = await self._load(job_id)
-        told = await self._engine.range(key_layout.of_job(key_layout.EVENT, job_id), limit=1000)
-        gone = [key_layout.job_key(record.job), *indexes(record), *(entry.key for entry in told)]
-        gone += [key_layout.stream_key(entry.value["id"]) for entry in told]
+        reported = await self._engine.range(key_layout.of_job(key_layout.EVENT, job_id), limit=1000)
+        gone = [
+            key_layout.job_key(record.job),
+            *indexes(record),
+            *(entry.key for entry in reported),
+        ]
+        gone += [key_layout.stream_key(entry.value["id"]) for entry in reported]
         await self._write([Write(key, None) for key in gone])
 
     async def replace_params(self, job_id: JobId, params: str) -> None:

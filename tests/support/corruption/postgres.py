@@ -35,7 +35,7 @@ async def empty_on(connection: asyncpg.Connection, schema: str, *more: str) -> N
 UNKNOWN_WORKER: Final = "INSERT INTO {}.workers (id, instance_id, boot_id) VALUES (0, '?', '?')"
 
 
-class PostgresWrecker:
+class PostgresCorrupter:
     """Corrupts the schema of a URL, also while stores are open."""
 
     def __init__(self, address: PostgresUrl) -> None:

@@ -11,7 +11,7 @@ from outlast.core.reservation import ReservationId
 PLACES = ("waiting", "open_runs", "ends")
 
 
-class SqliteWrecker:
+class SqliteCorrupter:
     """Breaks the file at `path`, whoever has it open."""
 
     def __init__(self, path: Path) -> None:

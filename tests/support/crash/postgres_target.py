@@ -16,7 +16,7 @@ from outlast.core.run import Claim
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.url import PostgresUrl, parse_url
 from outlast.testing.clock import FakeClock
-from support.corruption.postgres import TABLES, PostgresWrecker
+from support.corruption.postgres import TABLES, PostgresCorrupter
 from support.crash.runner import Probe
 from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_groups import GROUP_SCENARIOS
@@ -81,8 +81,8 @@ async def _run(where: PostgresUrl, statement: str) -> None:
         await connection.close()
 
 
-def _wrecker(w: World) -> PostgresWrecker:
-    return PostgresWrecker(parse_url(w.path.read_text()))
+def _corrupter(w: World) -> PostgresCorrupter:
+    return PostgresCorrupter(parse_url(w.path.read_text()))
 
 
 def _store(w: World) -> PostgresStore:
@@ -142,7 +142,7 @@ async def _lock(w: World, _: Any) -> None:
 
 
 OWN = {
-    **broken_scenarios(_wrecker),
+    **broken_scenarios(_corrupter),
     "look": Scenario(_nothing, _look),
     "lock": Scenario(_nothing, _lock),
     "transaction_that_takes_too_long": Scenario(_one_started, _overstay),

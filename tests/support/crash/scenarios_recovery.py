@@ -37,12 +37,12 @@ def _resuming(breaks: Breaks, event: Event | None, over: dict[str, Any]) -> Scen
     """Settle a job adrift whose run ended by that event; None: it has no run."""
 
     async def prepare(w: World) -> tuple[Job, Event]:
-        claim, wrecker = await w.started(**over), breaks(w)
+        claim, corrupter = await w.started(**over), breaks(w)
         if event is not None:
             await w.settle(claim, event)
         if len(await w.store.chain(claim.id)) > 1:
-            await wrecker.drop_successor(claim.id)
-        await wrecker.detach(claim.id)
+            await corrupter.drop_successor(claim.id)
+        await corrupter.detach(claim.id)
         runs = await w.store.runs(claim.id)
         last = (
             DetachedJobFound(runs[-1].status, runs[-1].reason) if runs else DetachedJobFound(None)

@@ -13,7 +13,7 @@ from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
-from support.corruption.sqlite import SqliteWrecker
+from support.corruption.sqlite import SqliteCorrupter
 from support.crash.runner import Probe
 from support.crash.world import HOLDER, LINKED, ONCE, SECOND, Scenario, World
 
@@ -24,19 +24,19 @@ EXPECTED = RecoveryResult(
 )
 """What the first recovery of that file does; a job that failed is due again at once."""
 
-Told = dict[str, list[tuple[Any, ...]]]
+Reported = dict[str, list[tuple[Any, ...]]]
 
 
 async def break_everything(w: World) -> None:
     """Each job has a name that says what is wrong with it; two are as they should be."""
-    wrecker = SqliteWrecker(w.path)
+    corrupter = SqliteCorrupter(w.path)
     for preset, over in PRESETS.items():
         for ending, event in (("ended", Succeeded("1")), ("failed", Failed("broke"))):
             claim = await _settled(w, event, name=f"{ending}-{preset}", **over)
             if (preset, ending) == ("linked", "failed"):
-                await wrecker.drop_successor(claim.id)
-            await wrecker.detach(claim.id)
-    await wrecker.drop_successor(
+                await corrupter.drop_successor(claim.id)
+            await corrupter.detach(claim.id)
+    await corrupter.drop_successor(
         (await _settled(w, Failed("broke"), name="unfollowed", **LINKED)).id
     )
     await close_unfollowed(w.store, await w.started(name="spent", max_attempts=1, **LINKED))
@@ -44,10 +44,10 @@ async def break_everything(w: World) -> None:
     for preset, over in PRESETS.items():
         await w.started(name=f"held-{preset}", **over)
     for preset, over in PRESETS.items():
-        await wrecker.detach(await w.add(name=f"runless-{preset}", **over))
+        await corrupter.detach(await w.add(name=f"runless-{preset}", **over))
     await w.add(name="healthy")
     await w.add(name="due", delay=SECOND)
-    await wrecker.orphan(orphaned.id)
+    await corrupter.orphan(orphaned.id)
     w.clock.advance(SECOND)
 
 
@@ -65,9 +65,9 @@ async def recover(w: World, _: None = None) -> RecoveryResult:
     return await Recovery(w.store, NEXT_BOOT, scope="instance", new_id=w.new_id).run_once()
 
 
-async def told(store: Store) -> Told:
+async def reported(store: Store) -> Reported:
     """How everything stands, by name, without the ids and moments that differ each time."""
-    found: Told = {"": [(event.kind, event.reason) for event in await store.events(None)]}
+    found: Reported = {"": [(event.kind, event.reason) for event in await store.events(None)]}
     for job in reversed(await store.find(Filter(), limit=1000)):
         runs = [(run.token, run.status, run.reason) for run in await store.runs(job.id)]
         kinds = [(event.kind, event.reason) for event in await store.events(job.id)]

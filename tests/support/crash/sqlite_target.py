@@ -10,7 +10,7 @@ from outlast.core.ids import Ids
 from outlast.core.run import Claim
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from support.corruption.sqlite import SqliteWrecker
+from support.corruption.sqlite import SqliteCorrupter
 from support.crash.runner import Probe
 from support.crash.scenarios import SCENARIOS
 from support.crash.scenarios_groups import GROUP_SCENARIOS
@@ -125,7 +125,7 @@ def _rest(claim: Claim) -> tuple[Any, ...]:
 
 
 OWN = {
-    **broken_scenarios(lambda w: SqliteWrecker(w.path)),
+    **broken_scenarios(lambda w: SqliteCorrupter(w.path)),
     "open_new_file": Scenario(nothing, _open, opened=False),
     "open_after_restart": Scenario(_left_running, _open, opened=False),
     "open_with_statistics": Scenario(_with_statistics, _open, opened=False),

@@ -84,7 +84,7 @@ class CrashingEngine:
         async for entry in self._engine.scan(start):
             yield entry
 
-    def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
+    def watch(self, parts: Sequence[str], received: Callable[[Write], None]) -> None:
         """No watch."""
 
     async def time(self) -> datetime | None:

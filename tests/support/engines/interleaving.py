@@ -125,7 +125,7 @@ class InterleavingEngine:
             await self._step(entry.key.part)
             yield entry
 
-    def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
+    def watch(self, parts: Sequence[str], received: Callable[[Write], None]) -> None:
         """No watch."""
 
     async def time(self) -> datetime | None:

@@ -96,9 +96,9 @@ class InterleavingCheck:
         for backwards in (False, True):
             _, steps = await self._met(mine, others, NEVER, backwards=backwards)
             for step in _worth_a_try(steps, touched):
-                told, _ = await self._met(mine, others, step, backwards=backwards)
-                if told not in orders:
-                    found.append(Anomaly(mine, others, step, backwards, told, orders))
+                reported, _ = await self._met(mine, others, step, backwards=backwards)
+                if reported not in orders:
+                    found.append(Anomaly(mine, others, step, backwards, reported, orders))
         return found
 
     async def _touched(self, others: Sequence[str]) -> set[str]:
@@ -114,8 +114,8 @@ class InterleavingCheck:
         engine = self._engine.copied()
         store = await _opened(engine, self._clock)
         names = [*others[:at], mine, *others[at:]]
-        told = [await _answer(self.verbs[name](store)) for name in names]
-        return await self._outcome(engine, [told.pop(at), *told])
+        reported = [await _answer(self.verbs[name](store)) for name in names]
+        return await self._outcome(engine, [reported.pop(at), *reported])
 
     async def _met(
         self, mine: str, others: Sequence[str], step: int, *, backwards: bool
@@ -128,14 +128,14 @@ class InterleavingCheck:
             jobs = await engine.range(key_layout.due_before(self._clock.now()), limit=100)
             await own.get([entry.value["job_id"] for entry in jobs])
         await own.transfer_status()
-        told: list[str] = []
+        reported: list[str] = []
 
         async def act() -> None:
-            told.extend([await _answer(self.verbs[name](other)) for name in others])
+            reported.extend([await _answer(self.verbs[name](other)) for name in others])
 
         torn.armed(step, act)
         answer = await _answer(self.verbs[mine](own))
-        return await self._outcome(engine, [answer, *told]), torn.steps
+        return await self._outcome(engine, [answer, *reported]), torn.steps
 
     async def _outcome(self, engine: QuickEngine, answers: Sequence[str]) -> PairOutcome:
         new, old = engine.changed(self._before)
@@ -144,8 +144,8 @@ class InterleavingCheck:
             new, old = engine.changed(self._before)
         written = Counter(map(_line, new))
         written.subtract(map(_line, old))
-        told = {line: number for line, number in written.items() if number and line}
-        return PairOutcome(tuple(answers), told)
+        reported = {line: number for line, number in written.items() if number and line}
+        return PairOutcome(tuple(answers), reported)
 
 
 def _worth_a_try(steps: Sequence[str | None], touched: Collection[str]) -> list[int]:

@@ -86,8 +86,8 @@ class MemoryEngine:
             for write in writes:
                 self._write(write.key, write.value)
         for write in writes:
-            for heard in list(self._watchers):
-                heard(write)
+            for received in list(self._watchers):
+                received(write)
         return True
 
     async def advance(self, counter: Key, by: int) -> int:
@@ -98,10 +98,10 @@ class MemoryEngine:
             self._write(counter, {LAST: last})
         return last
 
-    def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
+    def watch(self, parts: Sequence[str], received: Callable[[Write], None]) -> Callable[[], None]:
         def own(write: Write) -> None:
             if write.key.part.startswith(tuple(parts)):
-                heard(write)
+                received(write)
 
         self._watchers.append(own)
         return lambda: self._watchers.remove(own)

@@ -38,10 +38,10 @@ class DynamoDBProxy:
     key: str | None = None
     met: threading.Event = field(default_factory=threading.Event)
 
-    def refuse(self, code: str, told: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
+    def refuse(self, code: str, reported: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
         """Refuse every request with that error; `met` is set after the first."""
         self.met.clear()
-        self.refusal = code, told, status
+        self.refusal = code, reported, status
 
     def open(self) -> None:
         self.refusal = None
@@ -53,17 +53,17 @@ class DynamoDBProxy:
         refusal = self.refusal or self._expired(headers["Authorization"])
         if refusal is None:
             return behind.ask(_with_test_credentials(headers), body)
-        code, told, status = refusal
+        code, reported, status = refusal
         self.refused += 1
         self.met.set()
-        about = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": told}
+        about = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": reported}
         return status, json.dumps(about).encode()
 
     def _expired(self, shown: str) -> tuple[str, str, HTTPStatus] | None:
         if self.key is None or f"Credential={self.key}/" in shown:
             return None
-        told = "The security token included in the request is expired"
-        return "ExpiredTokenException", told, HTTPStatus.BAD_REQUEST
+        reported = "The security token included in the request is expired"
+        return "ExpiredTokenException", reported, HTTPStatus.BAD_REQUEST
 
 
 def _with_test_credentials(headers: dict[str, str]) -> dict[str, str]:

@@ -57,16 +57,16 @@ class SecureEtcd:
 def secure_etcd(folder: Path, *, prefix: str, password: str) -> Iterator[SecureEtcd]:
     """Start an etcd on loopback with a self-signed certificate."""
 
-    def start(users: Path) -> shared_server.Told:
+    def start(users: Path) -> shared_server.ServerFacts:
         own = new_folder("etcd-secure")
         process_tree.watch(users, own)
         return {"folder": str(own), "host": _start(own)}
 
-    with shared_server.own(folder, "etcd-secure", start) as told:
-        where = Path(told["folder"])
+    with shared_server.own(folder, "etcd-secure", start) as reported:
+        where = Path(reported["folder"])
         certificate = where / process_tree.DATA / "fixtures" / "client" / "cert.pem"
         server = SecureEtcd(
-            host=told["host"], certificate=certificate, password=password, prefix=prefix
+            host=reported["host"], certificate=certificate, password=password, prefix=prefix
         )
         ServerProcess(folder=where, words=("etcd",)).wait(server.answers)
         _lock(server)

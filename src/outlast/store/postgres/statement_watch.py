@@ -24,6 +24,9 @@ CHECK_AFTER_S: Final = 3.0
 MIN_CHECK_S: Final = 0.5
 """Seconds between two checks, at least."""
 
+CONFIRM_AFTER_S: Final = 0.5
+"""Seconds after which a connection that seems silent is checked once more."""
+
 MIN_LIMIT_S: Final = 5.0
 """Seconds without a reply after which a connection is given up unchecked, at least: a busy machine
 must not break its own connections."""
@@ -93,7 +96,7 @@ class StatementWatch:
         statement, unsent = self._statements, _unsent(self._connection)
         since = self._loop.time() - self._interval
         while statement == self._statements:
-            state = await self._look()
+            state = await self._look_twice(statement)
             if statement != self._statements:
                 return  # it was answered meanwhile
             before, unsent = unsent, _unsent(self._connection)
@@ -105,6 +108,14 @@ class StatementWatch:
                 self._connection.terminate()
                 return
             await asyncio.sleep(self._interval)
+
+    async def _look_twice(self, statement: int) -> StatementState:
+        """Look again if it seems silent: its reply may be on the way to a busy client."""
+        state = await self._look()
+        if state is StatementState.SILENT and statement == self._statements:
+            await asyncio.sleep(min(self._interval, CONFIRM_AFTER_S))
+            state = await self._look()
+        return state
 
     async def _look(self) -> StatementState:
         """Ask the server about the session over a new connection."""

@@ -14,7 +14,7 @@ A store with the capability DURABLE also imports `conformance.durable`, and one 
 `conformance.concurrency`, `conformance.concurrency_queues`, `conformance.concurrency_documents`
 and `conformance.concurrency_schedules`, whose tests take a fixture `url`: the URL of a new, empty
 store. `conformance.corruption_recovery`, `conformance.corruption_recovery_records` and
-`conformance.corruption_detection` take a fixture `wrecker` that corrupts the store.
+`conformance.corruption_detection` take a fixture `corrupter` that corrupts the store.
 """
 
 from outlast.testing.conformance import (

@@ -48,7 +48,7 @@ class CorruptionInjector(Protocol):
         ...
 
 
-class ModelWrecker:
+class ModelCorrupter:
     """Breaks a model store."""
 
     def __init__(self, store: ModelStore) -> None:

@@ -1,4 +1,4 @@
-"""`verify` finds injected corruption. Takes a fixture `wrecker`."""
+"""`verify` finds injected corruption. Takes a fixture `corrupter`."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ async def _found(store: Store) -> list[tuple[ViolationCode, JobId | None]]:
 
 @pytest.mark.parametrize("place", ["waiting", "running", "ended"])
 async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
-    store: Store, wrecker: CorruptionInjector, place: str
+    store: Store, corrupter: CorruptionInjector, place: str
 ) -> None:
     await ended(store)
     job_id = await put(store)
@@ -48,7 +48,7 @@ async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
         claim = await take(store)
         assert place == "running" or await settle(store, claim, SUCCEEDED)
 
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
 
     assert await _found(store) == [(ViolationCode.DETACHED, job_id)]
     [job] = await store.detached_jobs(limit=MANY)
@@ -58,11 +58,11 @@ async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
 
 
 async def test_failed_link_that_nothing_follows_is_refuted_until_it_is_continued(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     job_id = await ended(store, FAILED, **LINKED)
 
-    await wrecker.drop_successor(job_id)
+    await corrupter.drop_successor(job_id)
 
     assert await _found(store) == [(ViolationCode.MISSING_SUCCESSOR, job_id)]
     [job] = await store.missing_successors(limit=MANY)
@@ -71,12 +71,12 @@ async def test_failed_link_that_nothing_follows_is_refuted_until_it_is_continued
 
 
 async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     gone = await ended(store, Failed("broke", permanent=True))
     await put(store)
 
-    await wrecker.orphan(gone)
+    await corrupter.orphan(gone)
 
     assert await _found(store) == [(ViolationCode.ORPHAN_RUN, None)]
     assert len(await store.remove_orphans(limit=MANY)) == 1
@@ -89,11 +89,11 @@ async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
     ids=["deep", "long number"],
 )
 async def test_job_whose_params_python_cannot_parse_is_read_claimed_and_ended(
-    store: Store, wrecker: CorruptionInjector, params: str
+    store: Store, corrupter: CorruptionInjector, params: str
 ) -> None:
     job_id = await put(store)
 
-    await wrecker.replace_params(job_id, params)
+    await corrupter.replace_params(job_id, params)
 
     assert (await job_of(store, job_id)).params == params
     assert [job.id for job in await store.find(Filter(), limit=MANY)] == [job_id]
@@ -107,13 +107,13 @@ async def test_job_whose_params_python_cannot_parse_is_read_claimed_and_ended(
 
 
 async def test_job_whose_slot_is_not_its_own_is_refuted(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     kept, lost = (Slot(series=name, at=START) for name in ("kept", "lost"))
     await put(store, slot=kept)
     job_id = await put(store, slot=lost)
 
-    await wrecker.drop_slot_row(job_id)
+    await corrupter.drop_slot_row(job_id)
 
     assert await _found(store) == [(ViolationCode.SLOT_MISMATCH, job_id)]
     assert (await store.add([make_job(slot=lost)]))[0].created  # another has it now
@@ -121,12 +121,12 @@ async def test_job_whose_slot_is_not_its_own_is_refuted(
 
 
 async def test_predecessor_that_is_gone_is_refuted(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     root = await ended(store, FAILED, **LINKED)
     [_, successor] = await store.chain(root)
 
-    await wrecker.orphan(root)
+    await corrupter.orphan(root)
 
     assert await _found(store) == [
         (ViolationCode.MISSING_PREDECESSOR, successor.id),
@@ -135,13 +135,13 @@ async def test_predecessor_that_is_gone_is_refuted(
 
 
 async def test_active_key_of_a_job_that_is_gone_is_refuted(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     claim = await started(store, active_key="k")
     await settle(store, claim, FAILED)
     await take(store)
 
-    await wrecker.orphan(claim.id)
+    await corrupter.orphan(claim.id)
 
     codes = [code for code, _ in await _found(store)]
     assert ViolationCode.DANGLING_KEY in codes
@@ -149,14 +149,14 @@ async def test_active_key_of_a_job_that_is_gone_is_refuted(
 
 @pytest.mark.parametrize("linked", [{}, LINKED], ids=["lease", "linked"])
 async def test_unfinished_job_that_lost_its_active_key_is_refuted(
-    store: Store, wrecker: CorruptionInjector, linked: dict[str, Any]
+    store: Store, corrupter: CorruptionInjector, linked: dict[str, Any]
 ) -> None:
     """Also once another job holds the key."""
     claim = await started(store, active_key="k", **linked)
     await settle(store, claim, FAILED)
     job_id = (await store.chain(claim.id))[-1].id
 
-    await wrecker.drop_active_key("k")
+    await corrupter.drop_active_key("k")
 
     assert await _found(store) == [(ViolationCode.KEY_NOT_HELD, job_id)]
     assert (await store.add([make_job(active_key="k")]))[0].created

@@ -1,4 +1,4 @@
-"""Recovery settles jobs found detached. Takes a fixture `wrecker`."""
+"""Recovery settles jobs found detached. Takes a fixture `corrupter`."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ async def _resume(store: Store, job_id: JobId) -> bool:
 
 @pytest.mark.parametrize("place", ["waiting", "running", "ended"])
 async def test_job_that_stands_nowhere_is_adrift_and_shown_running(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock, place: str
+    store: Store, corrupter: CorruptionInjector, clock: FakeClock, place: str
 ) -> None:
     job_id = await put(store, priority=7)
     if place != "waiting":
@@ -83,7 +83,7 @@ async def test_job_that_stands_nowhere_is_adrift_and_shown_running(
         assert place == "running" or await settle(store, claim, SUCCEEDED)
     clock.advance(SECOND)
 
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
 
     job = await _found(store, job_id)
     assert (job.state, job.token) == (State.RUNNING, int(place == "ended"))
@@ -94,15 +94,15 @@ async def test_job_that_stands_nowhere_is_adrift_and_shown_running(
 
 @pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
 async def test_adrift_bears_the_counts_of_its_runs_and_its_chain(
-    store: Store, wrecker: CorruptionInjector, event: Event
+    store: Store, corrupter: CorruptionInjector, event: Event
 ) -> None:
     await ended(store, event, **LINKED)
     second = await take(store)
     await settle(store, second, LOST)
-    await wrecker.drop_successor(second.id)
+    await corrupter.drop_successor(second.id)
     before = await job_of(store, second.id)
 
-    await wrecker.detach(second.id)
+    await corrupter.detach(second.id)
 
     job = await _found(store, second.id)
     assert (
@@ -111,12 +111,12 @@ async def test_adrift_bears_the_counts_of_its_runs_and_its_chain(
 
 
 async def test_retry_by_hand_is_adrift_with_its_own_counts_alone(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     dead = await ended(store, Failed("no", permanent=True), **LINKED)
     retry = await put(store, retry_of=dead, **LINKED)
 
-    await wrecker.detach(retry)
+    await corrupter.detach(retry)
 
     assert (await _found(store, retry)).failures == 0
 
@@ -134,14 +134,14 @@ async def test_retry_by_hand_is_adrift_with_its_own_counts_alone(
 )
 async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
     store: Store,
-    wrecker: CorruptionInjector,
+    corrupter: CorruptionInjector,
     clock: FakeClock,
     over: Any,
     state: State,
     kind: EventKind,
 ) -> None:
     job_id = await put(store, **over)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
     clock.advance(SECOND)
 
     assert await settle(store, await _found(store, job_id), DRIFTED)
@@ -177,11 +177,11 @@ async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else str(value),
 )
 async def test_job_whose_run_ended_goes_where_the_run_says(
-    store: Store, wrecker: CorruptionInjector, event: Event, state: State, kind: EventKind
+    store: Store, corrupter: CorruptionInjector, event: Event, state: State, kind: EventKind
 ) -> None:
     job_id = await ended(store, event)
     before, runs = await job_of(store, job_id), await store.runs(job_id)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
 
     assert await _resume(store, job_id)
 
@@ -195,11 +195,11 @@ async def test_job_whose_run_ended_goes_where_the_run_says(
 
 @pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
 async def test_chain_goes_on_after_a_run_that_left_its_job_open(
-    store: Store, wrecker: CorruptionInjector, event: Event
+    store: Store, corrupter: CorruptionInjector, event: Event
 ) -> None:
     job_id = await ended(store, event, active_key="key", **LINKED)
-    await wrecker.drop_successor(job_id)
-    await wrecker.detach(job_id)
+    await corrupter.drop_successor(job_id)
+    await corrupter.detach(job_id)
 
     assert await _resume(store, job_id)
 
@@ -209,11 +209,11 @@ async def test_chain_goes_on_after_a_run_that_left_its_job_open(
 
 
 async def test_adrift_with_a_successor_ends_and_keeps_the_one_it_has(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     job_id = await ended(store, FAILED, active_key="key", **LINKED)
     [_, successor] = await store.chain(job_id)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
 
     assert await _resume(store, job_id)
 
@@ -227,10 +227,10 @@ async def test_adrift_with_a_successor_ends_and_keeps_the_one_it_has(
 
 
 async def test_once_job_whose_run_was_released_never_comes_back(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     job_id = await ended(store, SUCCEEDED, **ONCE)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
 
     assert await settle(store, await _found(store, job_id), DetachedJobFound(RunStatus.RELEASED))
 
@@ -240,14 +240,14 @@ async def test_once_job_whose_run_was_released_never_comes_back(
 
 @pytest.mark.parametrize("ordering", Ordering)
 async def test_adrift_comes_back_behind_the_others(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock, ordering: Ordering
+    store: Store, corrupter: CorruptionInjector, clock: FakeClock, ordering: Ordering
 ) -> None:
     await store.set_queue(Queue(name="default", ordering=ordering))
     lost = [await put(store, priority=9), await put(store, priority=9)]
     clock.advance(SECOND)
     waiting = [await put(store), await put(store)]
     for job_id in lost:
-        await wrecker.detach(job_id)
+        await corrupter.detach(job_id)
     clock.advance(SECOND)
 
     for job in await store.detached_jobs(limit=MANY):
@@ -257,11 +257,11 @@ async def test_adrift_comes_back_behind_the_others(
 
 
 async def test_adrift_comes_back_behind_one_moved_to_the_front(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
     lost, waiting = await put(store), await put(store)
-    await wrecker.detach(lost)
+    await corrupter.detach(lost)
     assert await settle(store, await job_of(store, waiting), Moved(MoveTo(Anchor.FRONT)))
 
     assert await settle(store, await _found(store, lost), DRIFTED)
@@ -271,10 +271,10 @@ async def test_adrift_comes_back_behind_one_moved_to_the_front(
 
 
 async def test_repair_of_a_job_adrift_counts_once(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     job_id = await put(store)
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
     job = await _found(store, job_id)
 
     answers = [await settle(store, job, DRIFTED), await settle(store, job, DRIFTED)]
@@ -285,14 +285,14 @@ async def test_repair_of_a_job_adrift_counts_once(
 
 
 async def test_adrift_under_a_newer_run_is_refused_by_the_token(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     job_id = await ended(store, Released("drain"))
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
     seen = await _found(store, job_id)
     await _resume(store, job_id)
     await settle(store, await take(store), Failed("no", permanent=True))
-    await wrecker.detach(job_id)
+    await corrupter.detach(job_id)
 
     assert not await settle(store, seen, DetachedJobFound(RunStatus.RELEASED, "drain"))
     assert await _adrift(store) == [job_id], "the run that came since says where it goes"
@@ -301,10 +301,10 @@ async def test_adrift_under_a_newer_run_is_refused_by_the_token(
 
 
 async def test_holder_of_a_run_cut_loose_has_nothing_left_to_write(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     claim = await started(store)
-    await wrecker.detach(claim.id)
+    await corrupter.detach(claim.id)
 
     assert not await settle(store, claim, SUCCEEDED)
     assert not (await store.renew([claim.lease], span=SECOND))[0].held
@@ -312,11 +312,11 @@ async def test_holder_of_a_run_cut_loose_has_nothing_left_to_write(
 
 @pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.LINKED])
 async def test_member_that_was_put_back_still_moves_its_group(
-    store: Store, wrecker: CorruptionInjector, delivery: Delivery
+    store: Store, corrupter: CorruptionInjector, delivery: Delivery
 ) -> None:
     first = make_job(delivery=delivery)
     group_id, [lost, second] = await put_group(store, first, make_job(), mode=GroupMode.SEQUENTIAL)
-    await wrecker.detach(lost)
+    await corrupter.detach(lost)
 
     await settle(store, await _found(store, lost), DRIFTED)
     assert await settle(store, await take(store), SUCCEEDED)
@@ -326,13 +326,13 @@ async def test_member_that_was_put_back_still_moves_its_group(
 
 
 async def test_member_that_recovery_ends_moves_its_group(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     first = make_job(max_attempts=1)
     group_id, [lost, _] = await put_group(
         store, first, make_job(), mode=GroupMode.SEQUENTIAL, on_failure=OnMemberFailure.STOP
     )
-    await wrecker.detach(lost)
+    await corrupter.detach(lost)
 
     assert await settle(store, await _found(store, lost), DRIFTED)
 

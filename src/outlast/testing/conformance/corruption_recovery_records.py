@@ -1,4 +1,4 @@
-"""Recovery repairs missing successors, orphan runs and reservations. Takes a fixture `wrecker`."""
+"""Recovery repairs successors, orphan runs and reservations. Needs the fixture `corrupter`."""
 
 import json
 from dataclasses import replace
@@ -38,11 +38,11 @@ def _spent(job: Job) -> Job:
 
 
 async def test_failed_link_without_successor_gets_exactly_one(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock
+    store: Store, corrupter: CorruptionInjector, clock: FakeClock
 ) -> None:
     over = {"params": '{"n":1}', "priority": 3, "queue": "lane", "active_key": "key"}
     job_id = await ended(store, FAILED, **over, **LINKED)
-    await wrecker.drop_successor(job_id)
+    await corrupter.drop_successor(job_id)
     [job] = await store.missing_successors(limit=MANY)
     clock.advance(SECOND)
 
@@ -60,12 +60,12 @@ async def test_failed_link_without_successor_gets_exactly_one(
 
 
 async def test_failed_link_with_no_attempt_left_is_given_up(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     await ended(store, FAILED, max_attempts=3, **LINKED)
     second = await take(store)
     await settle(store, second, FAILED)
-    await wrecker.drop_successor(second.id)
+    await corrupter.drop_successor(second.id)
     [job] = await store.missing_successors(limit=MANY)
 
     assert await settle(store, _spent(job), CONTINUED)
@@ -89,14 +89,14 @@ async def test_successor_in_any_state_is_enough(store: Store, state: State) -> N
 
 
 async def test_lists_come_in_pages_in_the_order_stored(
-    store: Store, wrecker: CorruptionInjector
+    store: Store, corrupter: CorruptionInjector
 ) -> None:
     links = [await ended(store, FAILED, queue=f"queue-{n}", **LINKED) for n in range(3)]
     loose = [await put(store) for _ in range(3)]
     for job_id in links:
-        await wrecker.drop_successor(job_id)
+        await corrupter.drop_successor(job_id)
     for job_id in loose:
-        await wrecker.detach(job_id)
+        await corrupter.detach(job_id)
 
     for listed, expected in ((store.missing_successors, links), (store.detached_jobs, loose)):
         first = await listed(limit=2)
@@ -105,13 +105,13 @@ async def test_lists_come_in_pages_in_the_order_stored(
 
 
 async def test_orphan_runs_are_copied_to_the_events_and_removed(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock
+    store: Store, corrupter: CorruptionInjector, clock: FakeClock
 ) -> None:
     kept = await ended(store, SUCCEEDED)
     lost = [await ended(store, SUCCEEDED), await ended(store, Failed("broke", permanent=True))]
     runs = [await last_run(store, job_id) for job_id in lost]
     for job_id in lost:
-        await wrecker.orphan(job_id)
+        await corrupter.orphan(job_id)
     clock.advance(SECOND)
 
     first = await store.remove_orphans(limit=1)
@@ -138,12 +138,12 @@ async def test_orphan_runs_are_copied_to_the_events_and_removed(
 
 
 async def test_reservation_for_a_job_that_has_ended_is_freed(
-    store: Store, wrecker: CorruptionInjector, clock: FakeClock
+    store: Store, corrupter: CorruptionInjector, clock: FakeClock
 ) -> None:
     over, held, other = await ended(store), await reserve(store), await put(store)
     gone = await reserve(store, queue="lane")
-    await wrecker.retarget_reservation(held.id, over)
-    await wrecker.retarget_reservation(gone.id, new_id())
+    await corrupter.retarget_reservation(held.id, over)
+    await corrupter.retarget_reservation(gone.id, new_id())
     clock.advance(SECOND)
 
     first = await store.release_stale_reservations(limit=1)

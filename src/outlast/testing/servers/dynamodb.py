@@ -96,7 +96,7 @@ def url(endpoint: str, table: str) -> str:
     return f"dynamodb://{table}?{where}&most_writes={MOST_WRITES}"
 
 
-def _start(users: Path, *, keeps: bool = False) -> shared_server.Told:
+def _start(users: Path, *, keeps: bool = False) -> shared_server.ServerFacts:
     [port] = free_ports(1)
     folder = new_folder("dynamodb")
     process_tree.watch(users, folder)

@@ -97,7 +97,7 @@ def etcd_cluster(folder: Path) -> Iterator[EtcdCluster]:
                 node.kill()
 
 
-def _start(users: Path) -> shared_server.Told:
+def _start(users: Path) -> shared_server.ServerFacts:
     ports = free_ports(2 * NODES)
     clients, peers = ports[:NODES], ports[NODES:]
     folders = [new_folder("etcd") for _ in range(NODES)]
@@ -116,7 +116,7 @@ def _start(users: Path) -> shared_server.Told:
     return told
 
 
-def _cluster(told: shared_server.Told) -> EtcdCluster:
+def _cluster(told: shared_server.ServerFacts) -> EtcdCluster:
     made = zip(told["folders"], told["hosts"], told["words"], strict=True)
     programs = [(ServerProcess(folder=Path(f), words=tuple(w)), host) for f, host, w in made]
     return EtcdCluster(tuple(Node(program=program, host=host) for program, host in programs))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TypeVar
 
@@ -44,25 +44,24 @@ async def _listen(
 ) -> None:
     stop, tasks = asyncio.Event(), set[asyncio.Task[None]]()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
+    async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):  # the client is gone
             await serve(reader, writer)
-        except (OSError, asyncio.CancelledError, asyncio.IncompleteReadError):
-            pass  # the client is gone, or the server is stopping
-        finally:
-            tasks.discard(task)
-            writer.transport.abort()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve_client(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # also if it never started
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     started.set_result((asyncio.get_running_loop(), stop, server.sockets[0].getsockname()[1]))
     await stop.wait()
     server.close()
-    for task in tasks:
+    clients = tuple(tasks)
+    for task in clients:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*clients, return_exceptions=True)
 
 
 def _answer(function: Callable[[], T], answer: "Future[T]") -> None:

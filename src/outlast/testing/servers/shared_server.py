@@ -10,11 +10,11 @@ from typing import Any
 
 from outlast.testing.servers import process_tree
 
-Told = dict[str, Any]
+ServerFacts = dict[str, Any]
 
 
 @contextmanager
-def shared(meeting: Path, name: str, start: Callable[[Path], Told]) -> Iterator[Told]:
+def shared(meeting: Path, name: str, start: Callable[[Path], ServerFacts]) -> Iterator[ServerFacts]:
     """Yield the description of the server that all processes naming the same folder share.
 
     The first process calls `start` with the lock that all users hold; a watcher removes the server
@@ -35,7 +35,7 @@ def shared(meeting: Path, name: str, start: Callable[[Path], Told]) -> Iterator[
 
 
 @contextmanager
-def own(folder: Path, name: str, start: Callable[[Path], Told]) -> Iterator[Told]:
+def own(folder: Path, name: str, start: Callable[[Path], ServerFacts]) -> Iterator[ServerFacts]:
     """Yield the description of a server for this process alone."""
     lock = folder / f"{name}.lock"
     held = process_tree.hold(lock)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from worker_world import until
+from worker_helpers import until
 
 from outlast import Handle, Outlast
 from outlast.core.run import RunRecord

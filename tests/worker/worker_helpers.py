@@ -144,8 +144,8 @@ def _lapse(path: Path, handle: Handle[Any]) -> bool:
 async def live_on(store: "Shaky", clock: FakeClock, *, leases: int = 5) -> None:
     """Let the time of that many leases pass, but never a whole one between two renewals."""
     for _ in range(2 * leases):
-        heard = store.done["renew"] + 2  # one of them begins after now
-        await until(lambda heard=heard: store.done["renew"] >= heard)  # type: ignore[misc]
+        received = store.done["renew"] + 2  # one of them begins after now
+        await until(lambda received=received: store.done["renew"] >= received)  # type: ignore[misc]
         clock.advance(QUICK.lease / 2)
 
 

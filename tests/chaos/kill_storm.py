@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from .ledger import Ledger, Run
-from .tree import Tree, forest, until
+from .worker_tree import WorkerTree, until, worker_trees
 
 TREES: Final = 3
 CONCURRENCY: Final = 4
@@ -24,7 +24,7 @@ LATEST: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Aftermath:
+class KillReport:
     """What a storm left, to be judged."""
 
     ledger: Ledger
@@ -131,64 +131,64 @@ def storm(
     kills: int,
     seed: int = 7,
     tell: Callable[[str], None] = lambda _: None,
-) -> Aftermath:
+) -> KillReport:
     """Enqueue in as many waves as there are kills; each wave kills the next worker at work."""
     rng = random.Random(seed)
     ledger = Ledger(folder)
     ledger.make_effects()
-    aftermath = Aftermath(ledger, {})
-    with forest(folder) as grow:
+    report = KillReport(ledger, {})
+    with worker_trees(folder) as grow:
         trees = [_plant(grow, number) for number in range(TREES)]
         for kill in range(kills):
             tell(f"kill {kill + 1} of {kills}")
             name, tree = trees.pop(0)
             for _, each in ((name, tree), trees[0]):
                 each.ready()  # the victim, and a worker to take over
-            _enqueue(aftermath, jobs // kills + (kill < jobs % kills), rng)
-            left = _wait_for_work(aftermath, tree, rng)
-            aftermath.kills[name] = tree.kill()
+            _enqueue(report, jobs // kills + (kill < jobs % kills), rng)
+            left = _wait_for_work(report, tree, rng)
+            report.kills[name] = tree.kill()
             trees.append(_plant(grow, TREES + kill))
         tell("the rest")
         while left_over := ledger.unfinished:
             fewer = partial(_fewer_than, ledger, left_over)
             until(fewer, within=LATEST, what=f"an end of one of {left_over} jobs")
-    return Aftermath(ledger, aftermath.jobs, aftermath.kills, left)
+    return KillReport(ledger, report.jobs, report.kills, left)
 
 
 def _fewer_than(ledger: Ledger, number: int) -> bool:
     return ledger.unfinished < number
 
 
-def _plant(grow: Callable[..., Tree], number: int) -> tuple[str, Tree]:
+def _plant(grow: Callable[..., WorkerTree], number: int) -> tuple[str, WorkerTree]:
     name = f"tree-{number}"
     return name, grow("--instance-id", name, "-c", str(CONCURRENCY), **STORMY)
 
 
-def _enqueue(aftermath: Aftermath, number: int, rng: random.Random) -> None:
-    first = len(aftermath.jobs)
+def _enqueue(report: KillReport, number: int, rng: random.Random) -> None:
+    first = len(report.jobs)
     kinds = [KINDS[n % len(KINDS)] for n in range(first, first + number)]
     wanted = [
         (kind, {"n": n, "seconds": rng.random() * LONGEST}) for n, kind in enumerate(kinds, first)
     ]
-    ids = aftermath.ledger.enqueue(*wanted)
-    aftermath.jobs.update(zip(ids, kinds, strict=True))
+    ids = report.ledger.enqueue(*wanted)
+    report.jobs.update(zip(ids, kinds, strict=True))
 
 
-def _wait_for_work(aftermath: Aftermath, tree: Tree, rng: random.Random) -> int:
+def _wait_for_work(report: KillReport, tree: WorkerTree, rng: random.Random) -> int:
     """Until that tree is in the middle of a job, and more are left than it can run: how many.
 
     A worker is never killed idle: where others were quicker, there are more jobs.
     """
 
     def is_at_work() -> bool:
-        if aftermath.ledger.unfinished <= CONCURRENCY:
-            _enqueue(aftermath, MORE, rng)
+        if report.ledger.unfinished <= CONCURRENCY:
+            _enqueue(report, MORE, rng)
         return bool({note.pid for note in notes.under_way()} & set(tree.children()))
 
-    notes = aftermath.ledger.notes
+    notes = report.ledger.notes
     while True:
         until(is_at_work, what="a job begun by the next victim")
         time.sleep(rng.random() * LONGEST / 4)  # any moment is as good as another
-        left = aftermath.ledger.unfinished
+        left = report.ledger.unfinished
         if left > CONCURRENCY:
             return left

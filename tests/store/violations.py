@@ -34,7 +34,7 @@ async def sound_world(store: SqliteStore) -> None:
     await ended(store, FAILED, queue="closed", delivery=Delivery.ONCE)
 
 
-class Vandal:
+class RowEditor:
     """A connection for which no trigger, check or foreign key is in the way; indexes return not."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -97,17 +97,17 @@ class Vandal:
 
 
 @dataclass(frozen=True, slots=True)
-class Plant:
+class PlantedViolation:
     """How the world is broken, which rows must be named, of which job, and what else it breaks."""
 
     code: ViolationCode
     rows: tuple[str, ...]
     job: int | None
-    do: Callable[[Vandal], None]
+    do: Callable[[RowEditor], None]
     also: frozenset[ViolationCode] = frozenset()
 
 
-def plant(path: Path, do: Callable[[Vandal], None]) -> None:
+def plant(path: Path, do: Callable[[RowEditor], None]) -> None:
     """Break the file; its triggers are put back."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA foreign_keys = 0")
@@ -117,15 +117,15 @@ def plant(path: Path, do: Callable[[Vandal], None]) -> None:
         ).fetchall()
         for name, _ in triggers:
             connection.execute(f"DROP TRIGGER {name}")
-        do(Vandal(connection))
+        do(RowEditor(connection))
         for _, sql in triggers:
             connection.execute(sql)
 
 
-def execute(*statements: str) -> Callable[[Vandal], None]:
+def execute(*statements: str) -> Callable[[RowEditor], None]:
     """Break the world by statements alone."""
 
-    def do(vandal: Vandal) -> None:
+    def do(vandal: RowEditor) -> None:
         for statement in statements:
             vandal.run(statement)
 

@@ -38,7 +38,7 @@ def until(is_so: Callable[[], Any], *, within: float = PATIENCE, what: str = "it
     return answer
 
 
-class Tree:
+class WorkerTree:
     """Known by a mark in its environment, which its orphans bear too."""
 
     def __init__(
@@ -74,11 +74,12 @@ class Tree:
     def lines(self, *words: str) -> list[str]:
         return [line for line in self.log.splitlines() if all(word in line for word in words)]
 
-    def ready(self, children: int = 1) -> "Tree":
+    def ready(self, children: int = 1) -> "WorkerTree":
         """Once that many children take jobs."""
-        told = "the tree at work"
+        reported = "the tree at work"
         until(
-            lambda: self.code is not None or len(self.lines("child started")) >= children, what=told
+            lambda: self.code is not None or len(self.lines("child started")) >= children,
+            what=reported,
         )
         assert self.code is None, self.log
         return self
@@ -168,12 +169,12 @@ def freeze_one(pid: int, path: Path) -> None:
 
 
 @contextmanager
-def forest(folder: Path) -> Iterator[Callable[..., Tree]]:
+def worker_trees(folder: Path) -> Iterator[Callable[..., WorkerTree]]:
     """Grows trees, and fells every one of them at the end, whatever happened."""
-    grown: list[Tree] = []
+    grown: list[WorkerTree] = []
 
-    def grow(*options: str, **over: Any) -> Tree:
-        grown.append(Tree(folder, *options, **over))
+    def grow(*options: str, **over: Any) -> WorkerTree:
+        grown.append(WorkerTree(folder, *options, **over))
         return grown[-1]
 
     try:
