@@ -4,14 +4,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import (
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import SystemRandom
@@ -29,6 +22,7 @@ from typing import (
 )
 
 from outlast.admin import Admin
+from outlast.app_name import app_name, calling_frame
 from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
 from outlast.core.duration import Duration
@@ -71,7 +65,10 @@ class Outlast(Admin):
     The store is opened on first use; `async with app:` closes it at the end. Settings may be given
     by name: `Outlast(url, lease="30s", renew="10s")`.
 
+    `name` (default: the module that creates the app) tells apps apart that share a store.
+
     Attributes:
+        name: The name of the app.
         url: The store's URL; None if a store object was given.
         settings: The settings, with the defaults of the store.
         registry: The registered job types, by name.
@@ -81,9 +78,11 @@ class Outlast(Admin):
         self,
         url: str | Store | None = None,
         *,
+        name: str | None = None,
         settings: Settings | None = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
+        self.name = app_name(name, calling_frame())
         given = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
         url = url_from_environment() if url is None else url
@@ -100,6 +99,7 @@ class Outlast(Admin):
             load_result=self.registry.load_result,
             dump_params=self.registry.dump_params,
             opened=partial(complete_transfer, open_store=open_store),
+            on_queue=self.registry.warn_of_queue,
         )
 
     @overload
@@ -240,6 +240,8 @@ class Outlast(Admin):
             concurrency=concurrency,
             app_address=app_address,
             failure_sinks=tuple(self._failure_sinks),
+            app_name=self.name,
+            declared_schedules=lambda: sorted(self._declared),
         )
 
     def _background_services(self) -> "BackgroundServices":
@@ -309,7 +311,8 @@ class Outlast(Admin):
 
         `every="15m"` replaces the cron expression, `template="weekly"` the type. A worker writes
         the declaration to the store when it starts; later edits in the store are kept until the
-        declaration changes. After an outage, slots late by more than `misfire_grace` are
+        declaration changes. If no live worker declares it for ten minutes, it is disabled
+        (`undeclared`). After an outage, slots late by more than `misfire_grace` are
         `missed`; of the others each runs, or with `coalesce` only the last one.
         """
         from outlast.scheduler.schedules import declare  # noqa: PLC0415 - loaded on demand
@@ -322,18 +325,19 @@ class Outlast(Admin):
             "misfire_grace": misfire_grace,
         }
         self._declared[name] = declare(name, asked, self._declared)
+        self.registry.tell_watchers()
 
     @property
     def schedules(self) -> "ScheduleManager":
         """Stored schedules by name: get, list, save, edit, remove, pause, resume, run, …."""
         from outlast.scheduler.schedules import ScheduleManager  # noqa: PLC0415 - same
 
-        return ScheduleManager(self._client, self.registry)
+        return ScheduleManager(self._client, self.registry, self._declared)
 
     async def sync_schedules(self) -> None:
         """Write the schedules that this app declares to the store, as its workers do."""
         if self._declared:
-            await self.schedules.sync(self._declared)
+            await self.schedules.sync(self._declared, app=self.name)
 
     @property
     def store(self) -> Store:

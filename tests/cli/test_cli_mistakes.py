@@ -40,6 +40,8 @@ MISTAKES = [
     ("enqueue add '{\"left\": 1}' --in 5", 2, "write 5s or 5m"),
     ("enqueue add '{\"left\": 1}' --at 2026-12-01T08:00", 2, "write 2026-12-01T08:00Z"),
     ("enqueue add '{\"left\": 1}' --at tomorrow", 2, "write 2026-03-29T02:00Z"),
+    ("enqueue add '{\"left\": 1}' --queue defualt", 3, "did you mean default? (--create accepts"),
+    ("template save t add --queue mial", 3, "did you mean mail? (--create accepts"),
     ("queue pause mial", 3, "did you mean mail?"),
     ("queue resume mial", 3, "did you mean mail?"),
     ("queue order mial", 3, "did you mean mail?"),
@@ -49,6 +51,9 @@ MISTAKES = [
     ("schedule next nightli", 3, "near it: nightly"),
     ("schedule test '30 2 * *'", 2, "use five"),
     ("schedule test --every 5", 2, "write 5s or 5m"),
+    ("schedule test --every 1min", 2, "write 1m"),
+    ("schedule test --every '1 hour'", 2, "write 1h"),
+    ("schedule test @daily --after tomorrow", 2, "write 2026-03-29T02:00Z"),
     (f"show {NO_JOB}", 3, NO_JOB),
     (f"retry {NO_JOB}", 3, NO_JOB),
     ("worker --concurrency many", 2, "see `outlast worker --help`"),
@@ -123,6 +128,23 @@ def test_a_new_queue_is_paused_when_that_is_insisted_on(cli: Cli) -> None:
     cli.out("queue", "pause", "later", "--create")
 
     assert "paused" in cli.out("queue", "list")
+
+
+def test_a_job_goes_to_a_new_queue_when_that_is_insisted_on(cli: Cli) -> None:
+    add = ["enqueue", "add", '{"left": 1}', "--queue", "later"]
+    refused = cli(*add)
+    cli.out(*add, "--create")
+
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    cli.out(*add)  # the queue has a job now
+
+
+def test_a_worker_of_a_misspelt_queue_names_the_nearest_at_its_start(cli: Cli) -> None:
+    program = [sys.executable, "-m", "outlast", "worker", "tasks:app", "-q", "mial", "--burst"]
+
+    ended = subprocess.run(program, cwd=cli.folder, capture_output=True, text=True, check=True)
+
+    assert "uses queue mial by default; did you mean mail?" in ended.stderr
 
 
 def test_wait_says_why_the_job_waits_and_ends_at_its_timeout(cli: Cli) -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import shlex
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from outlast.cli.app_loader import load_app
+from outlast.core.schedule import UNDECLARED
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract.schedules import SetSchedule
 
@@ -119,6 +121,11 @@ WRONG = [
     ("run nothing --next", 3, "no schedule"),
     ("run nightly --slot soon", 2, "not a time"),
     ("run nightly --slot 2026-01-05T02:00", 2, "time zone"),
+    (
+        "run nightly --slot 2026-01-05T03:00+01:00",
+        2,
+        "the nearest are 2026-01-05T01:00:00Z and 2026-01-06T01:00:00Z: `outlast schedule run",
+    ),
     ("run nightly --missed", 4, "nightly has no slot that was missed"),
     ("run nightly --next --missed", 2, "exactly one slot"),
     ("test '* * * * * *'", 2, "6 fields"),
@@ -156,6 +163,89 @@ def test_what_is_not_there_or_not_right_is_told_in_one_line(cli: Cli) -> None:
         assert reported.exit_code == code, (words, reported.output)
         assert says in reported.stderr.splitlines()[-1], words
         assert reported.stdout == ""
+
+
+DECLARED = """
+app.schedule("often", every="15m", job_type="add", params={"left": 1}, coalesce=True,
+             misfire_grace="5m")
+"""
+
+
+def _declare(cli: Cli, text: str = DECLARED) -> None:
+    with (cli.folder / "tasks.py").open("a") as module:
+        module.write(text)
+
+
+def test_a_declared_schedule_is_shown_before_the_first_worker_ran(cli: Cli) -> None:
+    _declare(cli)
+
+    listed = cli.out("schedule", "list")
+    [record] = cli.documents("schedule", "list")
+    upcoming = cli.out("schedule", "next", "often", "-n", "2")
+    unknown = cli("schedule", "next", "oftn")
+
+    assert "often" in listed
+    assert "declared, not stored yet" in listed
+    assert (record["id"], record["plan"]["name"]) == (None, "often")
+    assert len(upcoming.splitlines()) == 3
+    assert (unknown.exit_code, "did you mean often?" in unknown.stderr) == (3, True)
+    assert not (cli.folder / "jobs.db").exists(), "looking creates nothing"
+    cli.out("db", "migrate")
+    assert "declared, not stored yet" in cli.out("schedule", "list")
+    assert cli.out("schedule", "next", "often", "-n", "2") == upcoming
+
+
+def test_doctor_names_a_declared_schedule_that_cannot_be_written(cli: Cli) -> None:
+    _declare(
+        cli,
+        'app.schedule("weekly", "@weekly", template="gone", coalesce=True, misfire_grace="5m")',
+    )
+    cli.out("db", "migrate")
+
+    found = cli("doctor")
+
+    assert found.exit_code == 1
+    assert "schedule \"weekly\" cannot be written: no template 'gone'" in found.stdout
+
+
+def test_a_bad_expression_is_reported_with_its_schedule_and_the_line_of_the_user(cli: Cli) -> None:
+    _declare(cli, DECLARED.replace('every="15m"', 'cron="0 25 * * *"'))
+    line = len((cli.folder / "tasks.py").read_text().splitlines()) - 1
+
+    refused = cli("schedule", "list")
+
+    said = refused.stderr.splitlines()[-1]
+    assert "InvalidSchedule: schedule often: the cron expression '0 25 * * *'" in said
+    assert "its hour is '25'; use 0-23" in said
+    assert said.endswith(f"(tasks.py, line {line})")
+
+
+def test_a_rule_is_tried_from_any_time(cli: Cli) -> None:
+    tried = cli.out("schedule", "test", "0 2 * * *", "--after", "2026-03-28T12:00Z", "-n", "1")
+
+    assert "2026-03-29 02:00:00Z" in tried
+
+
+def test_an_undeclared_schedule_is_shown_by_list_and_doctor(cli: Cli) -> None:
+    cli.out("schedule", *SAVED)
+    asyncio.run(_undeclare())
+
+    [row] = cli.out("schedule", "list").splitlines()[1:]
+    doctor = cli.out("doctor")
+
+    assert "undeclared" in row
+    assert 'schedule "nightly" is disabled: no worker of app shop declares it any more' in doctor
+    assert "`outlast schedule resume nightly`" in doctor
+    cli.out("schedule", "resume", "nightly")
+    assert "undeclared" not in cli.out("schedule", "list")
+
+
+async def _undeclare() -> None:
+    async with load_app("tasks:app") as app:
+        there = await app.schedules.get("nightly")
+        plan = replace(there.plan, enabled=False, declared_by="shop", disabled_reason=UNDECLARED)
+        value = SetSchedule(plan=plan, next_slot=None, next_trigger_at=None)
+        await app.store.set_schedule(there.id, expected=there.version, value=value)
 
 
 def _ago(hours: int) -> str:

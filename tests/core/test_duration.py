@@ -103,3 +103,23 @@ def test_a_long_text_is_not_repeated_whole():
         parse_duration("x" * 1_000_000, what="delay")
 
     assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("1min", '"1m"'),
+        ("1 hour", '"1h"'),
+        ("2 hours 30 minutes", '"2h30m"'),
+        ("90 sec", '"90s"'),
+        ("1 Day", '"1d"'),
+        ("5", '"5s" or "5m"'),
+        (5, '"5s" or "5m"'),
+        ("soon", "a timedelta or text such as"),
+        (1.5, "a timedelta or text such as"),
+        (True, "a timedelta or text such as"),
+    ],
+)
+def test_a_duration_in_other_words_is_answered_with_how_to_write_it(wrong, right):
+    with pytest.raises(ValueError, match=f"delay is .*; write {right}"):
+        parse_duration(wrong, what="delay")

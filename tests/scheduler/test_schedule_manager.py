@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -72,6 +72,23 @@ async def test_another_declaration_replaces_it_but_not_its_pause(
 
     now = await app.schedules.get("s")
     assert (now.id, now.plan.rule.cron, now.plan.enabled) == (paused.id, "15 * * * *", False)
+
+
+async def test_an_invalid_declaration_keeps_no_other_from_being_written(app: Outlast) -> None:
+    app.schedule("a", "0 * * * *", "report", **SET)
+    app.schedule("b", "0 * * * *", template="gone", **SET)
+    app.schedule("c", "0 * * * *", "report", **SET)
+
+    with pytest.raises(InvalidSchedule, match="schedule b: no template 'gone'"):
+        await app.sync_schedules()
+
+    assert [each.name for each in await app.schedules.list()] == ["a", "c"]
+
+
+async def test_a_rule_is_tried_by_its_expression_alone(app: Outlast) -> None:
+    [first] = await app.schedules.test("0 2 * * *", after=START, limit=1)
+
+    assert (await app.schedules.test(cron="0 2 * * *", after=START, limit=1)) == [first]
 
 
 async def test_declaring_is_checked_at_once(app: Outlast) -> None:
@@ -176,9 +193,36 @@ async def test_a_run_by_hand_holds_to_max_instances(app: Outlast, clock: FakeClo
     await app.schedules.run("s", START)
 
     with pytest.raises(SlotTaken, match="max_instances"):
-        await app.schedules.run("s", START + MINUTE)
+        await app.schedules.run("s", START + HOUR)
 
     assert len(await app.schedules.history("s")) == 1
+
+
+async def test_only_an_occurrence_can_be_run_by_hand_and_the_nearest_ones_are_named(
+    app: Outlast,
+) -> None:
+    await app.schedules.save("s", "0 2 * * *", "report", **SET)
+    asked = START.replace(hour=3, minute=0, second=0, microsecond=0)
+    day = f"{asked:%F}T02:00:00Z"
+
+    with pytest.raises(InvalidSchedule) as refused:
+        await app.schedules.run("s", asked)
+
+    assert f"no slot at {asked:%F}T03:00:00Z; the nearest are {day} and " in str(refused.value)
+    assert f"`outlast schedule run s --slot {day}`" in str(refused.value)
+    await app.schedules.run("s", datetime.fromisoformat(day))
+
+
+async def test_a_missed_slot_of_an_earlier_rule_can_still_be_run_by_hand(
+    app: Outlast, clock: FakeClock, trigger: Trigger
+) -> None:
+    await missed(app, clock, trigger)
+    first = (await app.schedules.history("s"))[-1].slot.at
+    await app.schedules.edit("s", cron="30 * * * *")
+
+    handle = await app.schedules.run("s", first)
+
+    assert (await app.get(handle.id)).slot_at == first
 
 
 async def test_a_backfill_runs_unclaimed_slots_and_has_a_dry_run(

@@ -44,7 +44,7 @@ async def room(tmp_path: Path, store: SqliteStore, clock: FakeClock) -> Newsroom
 
 async def begun(room: Newsroom, store: SqliteStore, name: str = "rss_ingestion") -> str:
     """A run that a worker has begun, and that nobody goes on with."""
-    handle = await room.app.schedules.run(name, SLOT)
+    handle = await room.claim(name, SLOT)
     [claim] = await store.claim(HOLDER, queue="default", types=[name], limit=1, lease=HOUR)
     assert claim.id == handle.id
     return handle.id
@@ -381,7 +381,7 @@ async def test_a_run_of_another_delivery_is_none_of_s0_s(app: Outlast) -> None:
 
 
 async def test_a_run_that_nobody_is_known_to_have_held_has_no_instance(room: Newsroom) -> None:
-    handle = await room.app.schedules.run("rss_ingestion", SLOT)
+    handle = await room.claim("rss_ingestion", SLOT)
 
     row = words.run_row(await room.app.get(handle.id), run_of(RunStatus.LOST, holder="?"))
 

@@ -21,6 +21,9 @@ _ASSIGNMENT: Final = re.compile(
 )
 """A line of a file that creates an app."""
 
+LIBRARY: Final = f"{Path(__file__).parent.parent}/"
+"""Folder of this package: an error of the user's code is not located in it."""
+
 
 def load_app(address: str) -> Outlast:
     """Import the module and return the app at `address`.
@@ -106,6 +109,11 @@ def _error_line(error: BaseException) -> str:
     """Describe the error in one line, with the file and line of the innermost user frame."""
     traceback = TracebackException.from_exception(error)
     what = " ".join("".join(traceback.format_exception_only()).split())
-    frames = [frame for frame in traceback.stack if "importlib" not in frame.filename]
-    at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if len(frames) > 1 else ""
+    what = what.removeprefix("outlast.errors.")
+    frames = [
+        frame
+        for frame in traceback.stack
+        if "importlib" not in frame.filename and not frame.filename.startswith(LIBRARY)
+    ]
+    at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{what[:500]}{at}"

@@ -121,12 +121,15 @@ class CommandContext:
 Step = Callable[..., Awaitable[int | None]]
 
 
-def command(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]:
+def command(
+    name: str, *, creates: bool = False, needs_store: bool = True
+) -> Callable[[Step], click.Command]:
     """Make a click command out of `async def step(ctx, **options)`.
 
     Args:
         name: Name of the command.
         creates: The command may create the store. Otherwise a missing store is an error.
+        needs_store: If False, the command of an app also runs while there is no store.
     """
 
     def decorate(step: Step) -> click.Command:
@@ -138,7 +141,10 @@ def command(name: str, *, creates: bool = False) -> Callable[[Step], click.Comma
                 ctx = CommandContext(
                     find(app, url).enter(), CommandOutput(as_json=as_json, plain=plain)
                 )
-                sys.exit(asyncio.run(_at(ctx, step, options, creates=creates)) or Exit.OK)
+                sys.exit(
+                    asyncio.run(_at(ctx, step, options, creates=creates, needs_store=needs_store))
+                    or Exit.OK
+                )
 
         made: click.Command = click.command(name)(_common(run))
         return made
@@ -191,9 +197,11 @@ def _code(error: OutlastError) -> Exit:
 
 
 async def _at(
-    ctx: CommandContext, step: Step, options: dict[str, Any], *, creates: bool
+    ctx: CommandContext, step: Step, options: dict[str, Any], *, creates: bool, needs_store: bool
 ) -> int | None:
     if not creates and not ctx.app.store.exists():
+        if ctx.knows_types and not needs_store:
+            return await step(ctx, **options)
         raise StoreMissing(
             f"there is no store at {without_password(ctx.app.url)}; create it with `outlast db "
             f"migrate{ctx.target_option}`, or name another one with --url"

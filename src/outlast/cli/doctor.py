@@ -9,10 +9,13 @@ from typing import Final, Literal
 from outlast.cli.command import CommandContext, Exit, command
 from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
-from outlast.core.duration import format_short
+from outlast.core.declaration import UNDECLARED_AFTER, Declarations
+from outlast.core.duration import format_exact, format_short
 from outlast.core.overview import Overview
+from outlast.core.schedule import UNDECLARED, Schedule
 from outlast.core.worker import WorkerRecord
 from outlast.jobs.explanation import judged
+from outlast.scheduler.declaration_check import read_declarations
 from outlast.store.open import without_password
 
 DAY: Final = timedelta(days=1)
@@ -44,7 +47,7 @@ class CheckContext:
 
 @command("doctor")
 async def doctor_command(ctx: CommandContext, /) -> int:
-    """Check settings, store, clock, code, workers, leases, pauses, failures and growth.
+    """Check settings, store, clock, code, workers, pauses, schedules, failures and growth.
 
     Exit 0: no check failed, though some may warn. Exit 1: at least one failed.
     """
@@ -146,6 +149,39 @@ async def _pauses(context: CheckContext) -> AsyncIterator[Finding]:
             yield Finding("Pauses", "warn", f'queue "{queue.name}" is paused: {why}', fix)
 
 
+async def _schedules(context: CheckContext) -> AsyncIterator[Finding]:
+    declarations = await read_declarations(context.ctx.app.store)
+    schedules = await context.ctx.app.schedules.list()
+    all_declared = True
+    for schedule in schedules:
+        text = _undeclared(schedule, declarations)
+        if text is not None:
+            all_declared = False
+            name = quote(schedule.name)
+            fix = (
+                f"declare it again, remove it with `outlast schedule remove {name}`, or keep it "
+                f"with `outlast schedule resume {name}`"
+            )
+            yield Finding("Schedules", "warn", f'schedule "{schedule.name}" {text}', fix)
+    for name, plan in (await context.ctx.app.schedules.check_declared()).items():
+        if isinstance(plan, str):
+            all_declared = False
+            text = f'schedule "{name}" cannot be written: {plan}'
+            yield Finding("Schedules", "FAIL", text, "correct its declaration")
+    if all_declared:
+        yield Finding("Schedules", "ok", f"{len(schedules)} stored; none is undeclared")
+
+
+def _undeclared(schedule: Schedule, declarations: Declarations) -> str | None:
+    if schedule.plan.disabled_reason == UNDECLARED:
+        return f"is disabled: no worker of app {schedule.plan.declared_by} declares it any more"
+    since = declarations.undeclared_since(schedule) if schedule.plan.enabled else None
+    if since is None:
+        return None
+    span, limit = format_short(declarations.now - since), format_exact(UNDECLARED_AFTER)
+    return f"is declared by no live worker for {span}; after {limit} it is disabled"
+
+
 async def _growth(context: CheckContext) -> AsyncIterator[Finding]:
     kept = context.ctx.app.settings.retention
     a_day = sum(context.overview.ended.values())
@@ -174,5 +210,5 @@ async def _failures(context: CheckContext) -> AsyncIterator[Finding]:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    _settings, _store, _clock, _code, _workers, _leases, _pauses, _failures, _growth,
+    _settings, _store, _clock, _code, _workers, _leases, _pauses, _schedules, _failures, _growth,
 )  # fmt: skip

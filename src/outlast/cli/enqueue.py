@@ -14,6 +14,7 @@ import click
 from outlast.cli import values
 from outlast.cli.command import CommandContext, Exit, command
 from outlast.cli.json_values import error_value, stored_json
+from outlast.cli.queue_names import CREATE, CREATE_HINT, require_queue
 from outlast.clock import SystemClock
 from outlast.core.delivery import Delivery
 from outlast.core.explain import GateCode
@@ -49,6 +50,7 @@ POLLS_PER_EXPLANATION = 5
 )
 @click.option("--key", help="Unique key: at most one job ever has it.")
 @click.option("--queue", help="Queue, instead of the type's own.")
+@CREATE
 @click.option("--priority", type=int, help="Priority, instead of the type's own.")
 @click.option("--wait", is_flag=True, help="Wait for the end, show progress, exit 1 on failure.")
 @click.option(
@@ -64,6 +66,7 @@ async def enqueue_command(
     params: tuple[str, ...],
     wait: bool,
     time_limit: timedelta | None,
+    create: bool,
     **options: Any,
 ) -> int:
     """Enqueue a job of TYPE with PARAMS, a JSON object, such as '{"invoice_id": 3}'.
@@ -78,6 +81,8 @@ async def enqueue_command(
             f'"{type_name}" is delivered once per slot; give one that has not run, such as '
             f"--slot {SystemClock().now():%Y-%m-%dT%H:%MZ}"
         )
+    if options["queue"] is not None and not create:
+        await require_queue(ctx, options["queue"], CREATE_HINT)
     handle = await job_type.options(**options).enqueue(**given)
     if not handle.created:
         taken = "key" if options["slot"] is None else "slot"

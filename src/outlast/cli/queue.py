@@ -10,13 +10,11 @@ from outlast.cli import values
 from outlast.cli.command import CommandContext, command
 from outlast.cli.move_edit import print_order
 from outlast.cli.output import ago, count
+from outlast.cli.queue_names import CREATE, CREATE_HINT, known_queues, require_queue
 from outlast.clock import SystemClock
-from outlast.core.limits import check_name
 from outlast.core.ordering import Ordering
 from outlast.core.state import WAITING, State
-from outlast.core.suggestion import did_you_mean, nearest
-from outlast.errors import QueueNotFound
-from outlast.store.contract.jobs import Filter
+from outlast.core.suggestion import nearest
 from outlast.store.contract.queues import Queue
 
 
@@ -42,28 +40,6 @@ async def ls(ctx: CommandContext, /) -> None:
         ("QUEUE", ">WAITING", ">RUNNING", ">DONE", "ORDER", ">LIMIT", "STATE"),
         [_row(queue, by_state) for queue, by_state in rows],
     )
-
-
-async def require_queue(ctx: CommandContext, name: str, hint: str = "") -> None:
-    """Raise QueueNotFound if no job, setting or job type uses this queue."""
-    check_name(name, what="queue")
-    known = await _known_queues(ctx)
-    if name not in known and not await ctx.app.store.find(Filter(queue=name), limit=1):
-        raise QueueNotFound(
-            f"no job, setting or job type uses queue {name}; {did_you_mean(name, known)}{hint}"
-        )
-
-
-async def _known_queues(ctx: CommandContext) -> set[str]:
-    """Return the queues of the app's types and those with settings."""
-    saved = await ctx.app.store.queues()
-    return {*ctx.app.registry.queues(), *(queue.name for queue in saved)}
-
-
-CREATE_HINT = " (--create accepts a new queue)"
-
-
-CREATE = click.option("--create", is_flag=True, help="Accept a queue that is not used yet.")
 
 
 @command("order")
@@ -127,7 +103,7 @@ async def set_(ctx: CommandContext, /, queue: str, create: bool, **changes: Any)
 
     A new queue whose name is nearly that of another one needs --create.
     """
-    if not create and nearest(queue, await _known_queues(ctx)) is not None:
+    if not create and nearest(queue, await known_queues(ctx)) is not None:
         await require_queue(ctx, queue, CREATE_HINT)
     given = {name: value for name, value in changes.items() if value is not None}
     if given.get("concurrency") == 0:

@@ -13,7 +13,8 @@ from outlast.cli.output import CommandOutput, count
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
-from outlast.errors import InvalidSchedule
+from outlast.core.suggestion import did_you_mean
+from outlast.errors import InvalidSchedule, ScheduleNotFound
 from outlast.scheduler.plan_builder import RuleOptions, rule_of
 from outlast.scheduler.preview import Upcoming, preview
 from outlast.scheduler.timezones import load_zone
@@ -83,34 +84,63 @@ def schedule_group() -> None:
     """Manage schedules: save, preview, pause, run and backfill."""
 
 
-@command("list")
+@command("list", needs_store=False)
 async def ls(ctx: CommandContext, /) -> None:
-    """List all schedules with their last and next trigger."""
-    schedules = await ctx.app.schedules.list()
+    """List all schedules with their last and next trigger.
+
+    Those that the app declares and no worker has written yet are "declared, not stored yet".
+    """
+    schedules = await ctx.app.schedules.list() if ctx.app.store.exists() else []
+    declared = sorted(ctx.app.schedules.declared_names - {each.name for each in schedules})
     if ctx.out.as_json:
         for each in schedules:
             ctx.out.record(each)
+        for name in declared:
+            ctx.out.record({"id": None, "plan": {"name": name, **_rule_fields(ctx, name)}})
         return
     columns = ("NAME", "WHEN", "ZONE", "RUNS", "STATE", "LAST", "NEXT")
-    ctx.out.table(columns, [_row(each) for each in schedules])
+    rows = [_row(each) for each in schedules] + [_declared_row(ctx, name) for name in declared]
+    ctx.out.table(columns, sorted(rows))
 
 
-@command("next")
+def _rule_fields(ctx: CommandContext, name: str) -> dict[str, Any]:
+    return {"rule": ctx.app.schedules.declared_rule(name), "enabled": None}
+
+
+def _declared_row(ctx: CommandContext, name: str) -> tuple[str, ...]:
+    rule = ctx.app.schedules.declared_rule(name)
+    upcoming = preview(rule, SystemClock().now(), limit=1)
+    following = _short(upcoming[0].at) if upcoming else "-"
+    when = rule.cron or str(rule)
+    return name, when, rule.timezone, "-", "declared, not stored yet", "-", following
+
+
+@command("next", needs_store=False)
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
 async def next_slots(ctx: CommandContext, /, name: str, limit: int) -> None:
     """Show the next slots in UTC and in the schedule's time zone, with clock changes."""
-    _print_upcoming(ctx.out, await ctx.app.schedules.next(name, limit=limit))
+    if ctx.app.store.exists():
+        _print_upcoming(ctx.out, await ctx.app.schedules.next(name, limit=limit))
+        return
+    if name not in ctx.app.schedules.declared_names:
+        known = did_you_mean(name, ctx.app.schedules.declared_names)
+        raise ScheduleNotFound(
+            f"no schedule {name} is declared, and there is no store yet; {known}"
+        )
+    rule = ctx.app.schedules.declared_rule(name)
+    _print_upcoming(ctx.out, preview(rule, SystemClock().now(), limit=limit))
 
 
 @output_command("test")
 @click.argument("cron", required=False)
 @_rule_options
+@click.option("--after", callback=values.time, help="Slots after this time [now].")
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
-def test(out: CommandOutput, /, limit: int, **when: Any) -> None:
+def test(out: CommandOutput, /, limit: int, after: datetime | None, **when: Any) -> None:
     """Show the next slots of a cron expression or an interval; needs no app and saves nothing."""
     rule = rule_of(cast("RuleOptions", _given(when)))
-    _print_upcoming(out, preview(rule, SystemClock().now(), limit=limit))
+    _print_upcoming(out, preview(rule, after or SystemClock().now(), limit=limit))
 
 
 @command("save", creates=True)
@@ -167,7 +197,7 @@ async def rm(ctx: CommandContext, /, name: str) -> None:
 
 @command("run")
 @click.argument("name")
-@click.option("--slot", callback=values.time, help="This slot, such as 2026-03-29T02:00Z.")
+@click.option("--slot", callback=values.time, help="This occurrence, such as 2026-03-29T02:00Z.")
 @click.option("--next", "is_next", is_flag=True, help="The next slot.")
 @click.option("--missed", is_flag=True, help="The latest missed slot.")
 async def run(
@@ -176,7 +206,10 @@ async def run(
     """Start a manual run for one slot; the slot is then taken, as by a scheduled run."""
     if (slot is not None) + is_next + missed != 1:
         raise InvalidSchedule("give exactly one slot: --slot TIME, --next or --missed")
-    handle = await ctx.app.schedules.run(name, slot or ("next" if is_next else "missed"))
+    try:
+        handle = await ctx.app.schedules.run(name, slot or ("next" if is_next else "missed"))
+    except InvalidSchedule as error:
+        raise InvalidSchedule(ctx.with_target(str(error))) from error
     job = await ctx.app.get(handle.id)
     if ctx.out.as_json:
         ctx.out.record({"id": handle.id, "slot": job.slot_at})
@@ -264,7 +297,7 @@ def _job_of(schedule: Schedule) -> str:
 def _row(schedule: Schedule) -> tuple[str, ...]:
     plan = schedule.plan
     when = plan.rule.cron or str(plan.rule)
-    state = "on" if plan.enabled else "paused"
+    state = "on" if plan.enabled else plan.disabled_reason or "paused"
     if plan.enabled and schedule.next_slot is None:
         state = "ended"
     last = _short(schedule.last_triggered_at)

@@ -6,6 +6,7 @@ import click
 
 from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import parse_params
+from outlast.cli.queue_names import CREATE, CREATE_HINT, require_queue
 
 
 @click.group("template")
@@ -42,14 +43,17 @@ async def ls(ctx: CommandContext, /) -> None:
 @click.argument("type_name", metavar="TYPE")
 @click.argument("params", default="{}")
 @click.option("--queue", help="Queue, instead of the type's own.")
+@CREATE
 @click.option("--priority", type=int, help="Priority, instead of the type's own.")
 @click.option("--max-attempts", type=int, help="Attempts, instead of the type's own number.")
 async def save(
-    ctx: CommandContext, /, name: str, type_name: str, params: str, **options: Any
+    ctx: CommandContext, /, name: str, type_name: str, params: str, create: bool, **options: Any
 ) -> None:
     """Save a template of TYPE with PARAMS, a JSON object that may omit some."""
     ctx.require_types()
     job_type = ctx.app.registry.get(type_name)
+    if options["queue"] is not None and not create:
+        await require_queue(ctx, options["queue"], CREATE_HINT)
     saved = await ctx.app.templates.save(name, job_type, params=parse_params(params), **options)
     if ctx.out.as_json:
         ctx.out.record(saved)

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import click
 
-from outlast.core.duration import parse_duration
+from outlast.core.duration import parse_duration, suggest
 
 
 def duration(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
@@ -14,7 +14,9 @@ def duration(_: click.Context, __: click.Parameter, value: str | None) -> timede
     try:
         return parse_duration(value, what="it")
     except ValueError:
-        near = f"{value}s or {value}m" if value.isdigit() else "30s, 5m or 1h30m"
+        near = suggest(value).replace('"', "")
+        if near.startswith("a timedelta"):
+            near = "30s, 5m or 1h30m"
         raise click.BadParameter(f"{value!r:.60} is not a duration; write {near}") from None
 
 

@@ -97,10 +97,11 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
     return {
         "url": app.url,
         "store": without_password(app.url),
+        "app": app.name,
         "schedules": sorted(app._declared),  # noqa: SLF001 - the app's own command
         "settings": app.settings.dump(),
         "queues": engine.queues,
-        "unused": [queue for queue in engine.queues if queue not in app.registry.queues()],
+        "warnings": [why for each in engine.queues if (why := app.registry.unknown_queue(each))],
         "types": engine.types,
         "concurrency": engine.concurrency,
         "version": outlast.__version__,

@@ -17,6 +17,15 @@ _UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
+_SPELLINGS = {
+    **dict.fromkeys(("millisecond", "milliseconds", "msec", "msecs", "millis"), "ms"),
+    **dict.fromkeys(("second", "seconds", "sec", "secs"), "s"),
+    **dict.fromkeys(("minute", "minutes", "min", "mins"), "m"),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+}
+_SPELLED = re.compile(rf"(\d)({'|'.join(sorted(_SPELLINGS, key=len, reverse=True))})")
+_MAX_DIGITS = 9
 _PART = re.compile(r"(\d{1,9})(ms|[smhd])")
 _WHOLE = re.compile(r"(?:\d{1,9}(?:ms|[smhd])){1,5}", re.ASCII)
 
@@ -56,10 +65,22 @@ def format_exact(span: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
+def suggest(value: object) -> str:
+    """Return how a duration that cannot be parsed is written: `1m` for `1 min`, `5s` for `5`."""
+    number = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    text = number.replace(" ", "").lower() if isinstance(number, str) else ""
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
+        return f'"{text}s" or "{text}m"'
+    spelled = _SPELLED.sub(lambda found: found[1] + _SPELLINGS[found[2]], text)
+    if _WHOLE.fullmatch(spelled):
+        return f'"{spelled}"'
+    return 'a timedelta or text such as "15s" or "1h30m"'
+
+
 def _parse(text: str, what: str) -> timedelta:
     if not isinstance(text, str) or not _WHOLE.fullmatch(text):
         shown = repr(text)[:60]
-        raise ValueError(f'{what} is {shown}; write a timedelta or text such as "15s" or "1h30m"')
+        raise ValueError(f"{what} is {shown}; write {suggest(text)}")
     parts = _PART.findall(text)
     try:
         return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta(0))

@@ -33,6 +33,10 @@ MOST_DUE: Final = 10_000
 _UUID_LENGTH: Final = 36
 
 
+UNDECLARED: Final = "undeclared"
+"""Reason of a schedule that was disabled because no live worker declares it any more."""
+
+
 class Gap(StrEnum):
     """What happens at a local time that does not exist because the clock goes forward."""
 
@@ -102,7 +106,8 @@ class Plan:
 
     The job is created from `template` as it is at that time, or from `making`. `params` is the
     text of a JSON object, laid over the template's. `declared` is a digest of the declaration if
-    the schedule is declared in code.
+    the schedule is declared in code, and `declared_by` the name of the app that declares it; None
+    if an operator saved or kept it. `disabled_reason` is None if an operator disabled it.
     """
 
     name: str
@@ -117,6 +122,8 @@ class Plan:
     jitter: timedelta = ZERO
     enabled: bool = True
     declared: str | None = None
+    declared_by: str | None = None
+    disabled_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

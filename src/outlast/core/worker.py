@@ -1,7 +1,7 @@
 """Workers: how they describe themselves, and the record a store has of them."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +13,12 @@ SUPERVISED_BOOT_PREFIX: Final = "tree."
 All processes of such a worker share the lock, and the boot id says which process is their
 supervisor: see `outlast.process_identity`.
 """
+
+
+MIN_REGISTRATION_AGE: Final = timedelta(minutes=30)
+"""Time for which the registration of an ended worker is kept, however short the retention is.
+
+A schedule counts as undeclared by the registrations of the last minutes."""
 
 
 class Topology(StrEnum):
@@ -37,6 +43,8 @@ class WorkerInfo:
     processes: int = 1
     topology: Topology = Topology.POOL
     version: str = ""
+    app: str = ""  # name of its app
+    schedules: tuple[str, ...] = ()  # names of the schedules that its code declares
 
     @property
     def holder(self) -> LeaseHolder:

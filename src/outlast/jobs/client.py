@@ -63,8 +63,13 @@ class Client:
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
         dump_params: DumpParams = _no_types,
         opened: Callable[[Store], Awaitable[object]] = _do_nothing,
+        on_queue: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Create a client; `opened` is awaited once the store is open, before its first use."""
+        """Create a client; `opened` is awaited once the store is open, before its first use.
+
+        `on_queue` is called with a queue that a caller names in the options of an enqueue.
+        """
+        self.on_queue = on_queue
         self._opened = opened
         self.dump_params = dump_params
         self.settings = settings

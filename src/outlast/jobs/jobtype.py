@@ -141,6 +141,8 @@ class JobType(Generic[P, R_co]):
             start_within=start_within,
             group_id=group_id,
         )
+        if like.queue != self.policy.queue:
+            self.client.on_queue(like.queue)
         direct = DirectRunOptions.new(
             wait=wait, on_busy=on_busy, request=request, max_attempts=max_attempts
         )

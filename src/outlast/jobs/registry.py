@@ -1,12 +1,18 @@
 """Registry of an app's job types, by name."""
 
 import json
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from outlast.core.suggestion import did_you_mean
+from outlast.core.suggestion import did_you_mean, nearest
 from outlast.errors import InvalidType, TypeNotFound
 from outlast.jobs.jobtype import JobType
+
+log = logging.getLogger("outlast.jobs")
+
+MAX_CHECKED_QUEUES: Final = 1000
+"""Queue names of enqueues that are compared with those of the types at most."""
 
 __all__ = ["JobType", "Registry"]
 
@@ -16,6 +22,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._types: dict[str, JobType[..., Any]] = {}
+        self._checked_queues: set[str] = set()
         self._watchers: list[Callable[[], None]] = []
 
     def add(self, job_type: JobType[..., Any]) -> None:
@@ -25,6 +32,10 @@ class Registry:
                 f'job type "{job_type.name}" is registered already; give one of them a `name=`'
             )
         self._types[job_type.name] = job_type
+        self.tell_watchers()
+
+    def tell_watchers(self) -> None:
+        """Call the watchers: what the app tells its workers has changed."""
         for changed in tuple(self._watchers):
             changed()
 
@@ -49,6 +60,25 @@ class Registry:
     def queues(self) -> list[str]:
         """Return the queues of all types and the default queue, sorted."""
         return sorted({"default", *(each.policy.queue for each in self._types.values())})
+
+    def unknown_queue(self, name: str) -> str | None:
+        """Return a warning about a queue that no type uses by default; None if one does."""
+        known = self.queues()
+        if name in known:
+            return None
+        return f"no job type of this app uses queue {name} by default; {did_you_mean(name, known)}"
+
+    def warn_of_queue(self, name: str) -> None:
+        """Log a warning, once per name, if a queue is most likely misspelt.
+
+        A queue need not be that of a type: jobs may be routed to names made at run time. So only
+        a name that is nearly one of them is reported, and no name is refused.
+        """
+        if name in self._checked_queues or len(self._checked_queues) >= MAX_CHECKED_QUEUES:
+            return
+        self._checked_queues.add(name)
+        if nearest(name, self.queues()) not in (None, name):
+            log.warning(self.unknown_queue(name))
 
     def dump_params(self, type_name: str, params: dict[str, Any]) -> str:
         """Return the payload of params of a type; TypeNotFound if it is not registered."""

@@ -24,6 +24,9 @@ from outlast.scheduler.timezones import (
 
 MAX_EXPRESSION_LENGTH: Final = 256
 FIELD_COUNT: Final = 5
+LONGEST_SEARCH: Final = timedelta(days=366 * 8)
+"""How far back a previous slot is searched: 29 February may be missing for eight years."""
+
 HOURS_PER_DAY: Final = 24
 FEWEST_EVEN_HOURS: Final = 3
 """Hours of a rule that runs every few hours; a rule with fewer has fixed times."""
@@ -173,6 +176,21 @@ def occurrences(rule: TimeRule, after: datetime) -> Iterator[Occurrence]:
 def is_slot(rule: TimeRule, at: datetime) -> bool:
     """Whether a time is a slot of the rule."""
     return next_slot(rule, at - MICROSECOND) == at
+
+
+def previous_slot(rule: TimeRule, before: datetime) -> datetime | None:
+    """Return the last slot before a time; None if there is none in the years before."""
+    before = before if rule.end is None else min(before, rule.end + MICROSECOND)
+    window = rule.every or timedelta(hours=1)
+    earliest = max(before - LONGEST_SEARCH, rule.start or EPOCH)
+    start = before
+    while start > earliest:
+        start = max(earliest, before - window)
+        found = deque(slots(rule, start - MICROSECOND, until=before - MICROSECOND), maxlen=1)
+        if found:
+            return found[0]
+        window *= 4
+    return None
 
 
 def effective_start(rule: TimeRule, after: datetime) -> datetime:

@@ -10,6 +10,7 @@ from typing import Final
 from outlast.clock import MICROSECOND, Clock
 from outlast.core.ids import JobId
 from outlast.errors import CallerError, OperatorError, StoreClosed
+from outlast.scheduler.declaration_check import DeclarationCheck
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract import Store
 from outlast.store.contract.locks import HeldLock
@@ -58,6 +59,9 @@ A saved schedule wakes the loop by a notification; this is the fallback if none 
 MAX_SLEEP_POLLS: Final = 20
 """Poll intervals the loop sleeps at most."""
 
+CHECK_INTERVAL_S: Final = 60.0
+"""Seconds between two checks for schedules that no worker declares any more."""
+
 Wait = Callable[[asyncio.Event, float], Awaitable[None]]
 """Waits until the event is set, for some seconds at most."""
 
@@ -100,6 +104,9 @@ class TriggerLoop:
         self._max_sleep = min(MAX_SLEEP_POLLS * seconds, max(MAX_SLEEP_S, seconds))
         self._lock: HeldLock | None = None
         self._last_attempt: int | None = None
+        self._declarations = DeclarationCheck(store)
+        self._last_check = self._monotonic()
+        self._check: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -112,6 +119,9 @@ class TriggerLoop:
                 await self._wait(self._changed, pause)
         finally:
             unsubscribe()
+            if self._check is not None:
+                self._check.cancel()
+                await asyncio.wait([self._check])
             if self._lock is not None:
                 await self._lock.release()
 
@@ -137,7 +147,24 @@ class TriggerLoop:
             log.exception("trigger round failed; it will be tried again")
             return ERROR_PAUSE_S
         outage.recovered()
+        self._start_check()
         return min(self._max_sleep, max(0.0, pause))
+
+    def _start_check(self) -> None:
+        """Check the declarations once a minute, in a task: no slot waits for it."""
+        leads = self._lock is not None or not self._use_lock
+        is_over = self._check is None or self._check.done()
+        if leads and is_over and self._elapsed(self._last_check) >= CHECK_INTERVAL_S:
+            self._last_check = self._monotonic()
+            self._check = asyncio.create_task(self._check_declarations(), name="outlast-declared")
+
+    async def _check_declarations(self) -> None:
+        try:
+            await self._declarations.run_once()
+        except OperatorError as error:
+            log.warning("cannot check the declared schedules, will try again: %s", error)
+        except Exception:
+            log.exception("check of the declared schedules failed; it will be tried again")
 
     async def _is_leader(self) -> bool:
         if not self._use_lock:
@@ -203,7 +230,7 @@ async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
             log.warning("cannot write declared schedules, will try again: %s", error)
             await asyncio.sleep(ERROR_PAUSE_S)
         except CallerError as error:
-            log.error("declared schedules are invalid: %s", error)  # noqa: TRY400 - complete message
+            log.error("declared schedules were not written: %s", error)  # noqa: TRY400 - complete message
             return None
 
 

@@ -11,7 +11,7 @@ from outlast.core.ids import JobId
 from outlast.core.limits import repr_short
 from outlast.core.schedule import CLAIMED, Schedule, SlotOutcome, SlotRecord, instance_keys
 from outlast.errors import InvalidSchedule, SlotTaken
-from outlast.scheduler.cron import slots
+from outlast.scheduler.cron import is_slot, next_slot, previous_slot, slots
 from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
 from outlast.store.contract import Store
 
@@ -136,7 +136,26 @@ async def _choose_slot(store: Store, schedule: Schedule, slot: datetime | SlotCh
         return schedule.next_slot
     if slot == "missed":
         return await _latest_missed(store, schedule)
-    return _moment(slot, "slot")
+    at = _moment(slot, "slot")
+    if not is_slot(schedule.plan.rule, at):
+        await _require_stored(store, schedule, at)
+    return at
+
+
+async def _require_stored(store: Store, schedule: Schedule, at: datetime) -> None:
+    """Raise InvalidSchedule unless the schedule had that slot under an earlier rule."""
+    [row] = await store.slot_rows(schedule.series, [at])
+    if row is not None and row.schedule_id == schedule.id:
+        return
+    rule = schedule.plan.rule
+    near = [found for found in (previous_slot(rule, at), next_slot(rule, at)) if found is not None]
+    hint = "it has none near that time"
+    if near:
+        hint = (
+            f"the nearest are {' and '.join(map(_utc, near))}: `outlast schedule run "
+            f"{schedule.name} --slot {_utc(near[0])}`"
+        )
+    raise InvalidSchedule(f"schedule {schedule.name} ({rule}) has no slot at {_utc(at)}; {hint}")
 
 
 async def _latest_missed(store: Store, schedule: Schedule) -> datetime:
@@ -151,6 +170,10 @@ async def _latest_missed(store: Store, schedule: Schedule) -> datetime:
 async def _start_within(store: Store, schedule: Schedule, at: datetime) -> timedelta:
     """Return the start deadline, counted from the slot; for a past slot the grace starts now."""
     return max(ZERO, await store.now() - at) + schedule.plan.misfire_grace
+
+
+def _utc(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def _moment(value: object, what: str) -> datetime:

@@ -10,7 +10,15 @@ from typing import Any, TypedDict
 from outlast.core.document import Document
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, repr_short
-from outlast.core.schedule import JobBlueprint, Plan, Schedule, TimeRule, check_plan, planned_at
+from outlast.core.schedule import (
+    UNDECLARED,
+    JobBlueprint,
+    Plan,
+    Schedule,
+    TimeRule,
+    check_plan,
+    planned_at,
+)
 from outlast.core.schedule_codec import to_text
 from outlast.core.template import blueprint_of, from_record
 from outlast.errors import InvalidArgument, InvalidSchedule
@@ -50,16 +58,21 @@ class ScheduleEdits(ScheduleOptions, total=False):
     new_name: str
 
 
-class RuleOptions(TypedDict, total=False):
-    """The settings that make up a time rule."""
+class IntervalOptions(TypedDict, total=False):
+    """The settings that make up a time rule, without its cron expression."""
 
-    cron: str | None
     every: Duration | None
     timezone: str
     gap: str | None
     fold: str | None
     start: datetime | None
     end: datetime | None
+
+
+class RuleOptions(IntervalOptions, total=False):
+    """The settings that make up a time rule."""
+
+    cron: str | None
 
 
 RULE_FIELDS = frozenset({"cron", "every", "timezone", "gap", "fold", "start", "end"})
@@ -108,7 +121,7 @@ def edited_plan(old: Plan, options: Mapping[str, Any], source: "JobSource") -> P
             changed[key] = _duration(options[key] or timedelta(0), key, name)
     return check_plan(
         replace(
-            old,
+            _kept_by_operator(old, options),
             name=name,
             rule=rule_of(options, old.rule),
             making=source.blueprint,
@@ -117,6 +130,17 @@ def edited_plan(old: Plan, options: Mapping[str, Any], source: "JobSource") -> P
             **changed,
         )
     )
+
+
+def _kept_by_operator(old: Plan, options: Mapping[str, Any]) -> Plan:
+    """Return the plan without the marks of its declaration that an operator overrules.
+
+    A schedule that an operator enables though it is undeclared, or renames, stays as it is.
+    """
+    is_enabled = options.get("enabled", False) and old.disabled_reason == UNDECLARED
+    if is_enabled or options.get("new_name", old.name) != old.name:
+        old = replace(old, declared_by=None)
+    return replace(old, disabled_reason=None) if "enabled" in options else old
 
 
 class JobSource:
@@ -178,6 +202,19 @@ def with_next_slot(
 def digest(plan: Plan) -> str:
     """Return a digest by which a changed declaration is recognised."""
     return sha256(f"{plan.name} {to_text(replace(plan, declared=None))}".encode()).hexdigest()[:32]
+
+
+def declared_again(old: Plan, new: Plan) -> Plan:
+    """Return the plan of a stored schedule that an app declares as `new`.
+
+    Edits at run time stay until the declaration changes, and so does the pause of an operator. A
+    schedule that was disabled as undeclared is enabled.
+    """
+    is_on = old.enabled or old.disabled_reason == UNDECLARED
+    if old.declared != new.declared:
+        return replace(new, enabled=new.enabled and is_on)
+    reason = None if is_on else old.disabled_reason
+    return replace(old, declared_by=new.declared_by, enabled=is_on, disabled_reason=reason)
 
 
 def _duration(value: Duration, what: str, name: str) -> timedelta:

@@ -10,21 +10,29 @@ from typing import Any, Final, Unpack
 
 from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
-from outlast.core.schedule import Plan, Schedule, SlotRecord
+from outlast.core.schedule import Plan, Schedule, SlotRecord, TimeRule
 from outlast.core.suggestion import did_you_mean
 from outlast.core.template import KIND
-from outlast.errors import InvalidSchedule, ScheduleChanged, ScheduleNotFound, TemplateNotFound
+from outlast.errors import (
+    CallerError,
+    InvalidSchedule,
+    ScheduleChanged,
+    ScheduleNotFound,
+    TemplateNotFound,
+)
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.registry import Registry
 from outlast.scheduler import manual_run
 from outlast.scheduler.manual_run import BackfillLine, SlotChoice
 from outlast.scheduler.plan_builder import (
+    IntervalOptions,
     JobSource,
     RuleOptions,
     ScheduleEdits,
     ScheduleOptions,
     Target,
+    declared_again,
     digest,
     edited_plan,
     new_plan,
@@ -65,7 +73,10 @@ def declare(
         raise InvalidSchedule(
             f"schedule {name} has no job to run; give a job type (job_type=…) or a template"
         )
-    rule_of(options)
+    try:
+        rule_of(options)
+    except InvalidSchedule as error:
+        raise InvalidSchedule(f"schedule {name}: {error}") from None  # names the field already
     return ScheduleDeclaration(name=name, options=options)
 
 
@@ -81,9 +92,15 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 class ScheduleManager:
     """Stored schedules by name: `await app.schedules.pause("nightly")`."""
 
-    def __init__(self, client: Client, registry: Registry) -> None:
+    def __init__(
+        self,
+        client: Client,
+        registry: Registry,
+        declared: Mapping[str, ScheduleDeclaration] | None = None,
+    ) -> None:
         self._client = client
         self._registry = registry
+        self._declared = declared or {}
 
     async def save(
         self,
@@ -159,19 +176,47 @@ class ScheduleManager:
 
     async def next(self, name: str, *, limit: int = 10) -> builtins.list[Upcoming]:
         """Return its next occurrences, with the effect of clock changes."""
-        schedule = await self.get(name)
-        now = await (await self._client.store()).now()
-        return preview(schedule.plan.rule, now, limit=_bounded(limit))
+        store = await self._client.store()
+        stored = await store.schedule(name)
+        if stored is None and name in self._declared:
+            rule = self.declared_rule(name)
+        else:
+            rule = (stored or await self.get(name)).plan.rule
+        return preview(rule, await store.now(), limit=_bounded(limit))
+
+    @property
+    def declared_names(self) -> set[str]:
+        """Names of the schedules that this app declares, stored or not."""
+        return set(self._declared)
+
+    def declared_rule(self, name: str) -> TimeRule:
+        """Return the rule of a schedule that this app declares, stored or not."""
+        return rule_of(self._declared[name].options)
+
+    async def check_declared(self) -> dict[str, Plan | str]:
+        """Return the plan of each declared schedule, or why it cannot be written."""
+        return {name: await self._plan_or_reason(each) for name, each in self._declared.items()}
+
+    async def _plan_or_reason(self, declared: ScheduleDeclaration) -> Plan | str:
+        try:
+            return await self._plan(declared.name, declared.options)
+        except CallerError as error:
+            return str(error)
 
     async def test(
-        self, *, after: datetime | None = None, limit: int = 10, **when: Unpack[RuleOptions]
+        self,
+        cron: str | None = None,
+        *,
+        after: datetime | None = None,
+        limit: int = 10,
+        **when: Unpack[IntervalOptions],
     ) -> builtins.list[Upcoming]:
-        """Return the next occurrences of a rule: `test(cron="0 2 * * *", timezone=…)`.
+        """Return the next occurrences of a rule: `test("0 2 * * *", timezone=…)`.
 
         They follow `after`, or the present time.
         """
         start = after or await (await self._client.store()).now()
-        return preview(rule_of(when), start, limit=_bounded(limit))
+        return preview(rule_of({"cron": cron, **when}), start, limit=_bounded(limit))
 
     async def diff(
         self, name: str, *, limit: int = 10, **when: Unpack[RuleOptions]
@@ -192,6 +237,7 @@ class ScheduleManager:
     async def run(self, name: str, slot: datetime | SlotChoice) -> Handle[Any]:
         """Run one slot manually: a time, `"next"`, or `"missed"` for the latest missed slot.
 
+        Raises InvalidSchedule, with the nearest slots, if the time is no slot of the schedule.
         Raises SlotTaken if the slot was claimed before, whatever its outcome, or if the job is
         running.
         """
@@ -211,26 +257,37 @@ class ScheduleManager:
             store, schedule, since, until, new_id=self._client.ids.job, dry_run=dry_run
         )
 
-    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> builtins.list[Schedule]:
-        """Write declared schedules into the store; return those written. Idempotent.
+    async def sync(
+        self, declared: Mapping[str, ScheduleDeclaration], *, app: str
+    ) -> builtins.list[Schedule]:
+        """Write the schedules that an app declares; return those written. Idempotent.
 
         A schedule that was edited at run time is kept until its declaration changes. A paused
-        schedule stays paused.
+        schedule stays paused; one that was disabled as undeclared is enabled. One that is invalid
+        keeps no other from being written: InvalidSchedule names all of those at the end.
         """
-        written = [await self._declare(each) for each in declared.values()]
+        written: list[Schedule | None] = []
+        wrong: list[str] = []
+        for each in declared.values():
+            try:
+                written.append(await self._declare(each, app))
+            except CallerError as error:
+                wrong.append(f"schedule {each.name}: {error}")
+        if wrong:
+            raise InvalidSchedule("; ".join(wrong))
         return [each for each in written if each is not None]
 
-    async def _declare(self, declared: ScheduleDeclaration) -> Schedule | None:
+    async def _declare(self, declared: ScheduleDeclaration, app: str) -> Schedule | None:
         plan = await self._plan(declared.name, declared.options)
-        plan = replace(plan, declared=digest(plan))
+        plan = replace(plan, declared=digest(plan), declared_by=app)
         stored = await (await self._client.store()).schedule(declared.name)
-        if stored is not None and stored.plan.declared == plan.declared:
+        if stored is not None and declared_again(stored.plan, plan) == stored.plan:
             return None
-
-        def adopt(old: Plan | None) -> Plan:
-            return plan if old is None else replace(plan, enabled=plan.enabled and old.enabled)
-
-        return await self._write(declared.name, adopt, creates=True)
+        return await self._write(
+            declared.name,
+            lambda old: plan if old is None else declared_again(old, plan),
+            creates=True,
+        )
 
     async def _plan(self, name: str, given: Mapping[str, Any]) -> Plan:
         check_name(name, what="the name of a schedule")

@@ -60,7 +60,11 @@ class Worker:
         concurrency: int | None = None,
         app_address: str | None = None,
         failure_sinks: Sequence[FailureSink] = (),
+        app_name: str = "",
+        declared_schedules: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        self._app_name = app_name
+        self._declared_schedules = declared_schedules
         self._store = store
         self._registry = registry
         self._settings = settings
@@ -93,6 +97,9 @@ class Worker:
         self._leases.clear()
         await self._check_reservations()
         self._engine.follow_registry()  # types registered since this worker was created
+        for warning in map(self._registry.unknown_queue, self._engine.queues):
+            if warning is not None:
+                log.warning(warning)
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
@@ -208,6 +215,8 @@ class Worker:
             queues=tuple(self._engine.queues),
             types=tuple(self._engine.types),
             concurrency=self._engine.concurrency,
+            app=self._app_name,
+            schedules=tuple(self._declared_schedules()),
         )
 
     def _notify(self, notification: Notification) -> None:

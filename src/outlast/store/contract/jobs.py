@@ -192,7 +192,8 @@ class Jobs(Protocol):
         letter or a failure. Members of a group stay until it is over, and its record goes with the
         last of them. Keys and slots stay for ever, so that no job is ever repeated. Workers that
         stopped that long ago, or were last seen then and are not alive, are removed from the
-        registry; their runs still name them. Of the `limit` oldest events of no job, those that old
-        are deleted. Returns the number of deleted jobs.
+        registry, after MIN_REGISTRATION_AGE at the earliest; their runs still name them. Of the
+        `limit` oldest events of no job, those that old are deleted. Returns the number of deleted
+        jobs.
         """
         ...

@@ -192,14 +192,15 @@ def worker_info(worker: WorkerInfo) -> str:
     """Return the stored JSON of everything but a worker's identity."""
     kept = [worker.host, worker.pid, worker.queues, worker.types, worker.concurrency]
     is_stopping = False  # a heartbeat sets it
-    return to_json_param([*kept, worker.processes, worker.topology, worker.version, is_stopping])
+    more = [worker.processes, worker.topology, worker.version, is_stopping]
+    return to_json_param([*kept, *more, worker.app, worker.schedules])
 
 
 def worker(row: Row) -> WorkerRecord:
     """Return the worker of a row."""
     instance_id, boot_id, info, started_at, seen_at, stopped_at, is_alive = row
     host, pid, queues, types, concurrency, *others = json.loads(info)
-    processes, topology, version, is_stopping = others
+    processes, topology, version, is_stopping, app, schedules = others
     return WorkerRecord(
         instance_id=instance_id,
         boot_id=boot_id,
@@ -211,6 +212,8 @@ def worker(row: Row) -> WorkerRecord:
         processes=processes,
         topology=Topology(topology),
         version=version,
+        app=app,
+        schedules=tuple(schedules),
         started_at=from_micros(started_at),
         seen_at=from_micros(seen_at),
         stopped_at=_moment(stopped_at),

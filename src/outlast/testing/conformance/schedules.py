@@ -54,6 +54,8 @@ async def test_schedule_is_kept_as_written(store: Store, clock: FakeClock) -> No
         max_instances=3,
         jitter=SECOND,
         declared="d",
+        declared_by="shop.jobs",
+        disabled_reason="undeclared",
         queue="mail",
     )
     value = SetSchedule(plan=plan, next_slot=START, next_trigger_at=START + SECOND)

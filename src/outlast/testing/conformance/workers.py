@@ -34,7 +34,13 @@ async def _alive(store: Store) -> list[str]:
 
 async def test_worker_is_on_the_list_as_it_described_itself(store: Store, clock: FakeClock) -> None:
     worker = make_worker(
-        queues=("a", "b"), types=(), processes=3, topology=Topology.SINGLE, version="1.2.3"
+        queues=("a", "b"),
+        types=(),
+        processes=3,
+        topology=Topology.SINGLE,
+        version="1.2.3",
+        app="shop.jobs",
+        schedules=("nightly", "often"),
     )
 
     await store.register_worker(worker)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from outlast.clock import MICROSECOND, Clock
 from outlast.core.run import LeaseHolder
-from outlast.core.worker import WorkerInfo, WorkerRecord
+from outlast.core.worker import MIN_REGISTRATION_AGE, WorkerInfo, WorkerRecord
 from outlast.testing.model.base import ModelOperations
 from outlast.testing.model.tables import LeaseEnd, Tables
 
@@ -70,7 +70,7 @@ def listed(tables: Tables, clock: Clock) -> list[WorkerRecord]:
 
 def forget(tables: Tables, older_than: timedelta, clock: Clock) -> None:
     """Delete workers that stopped, or sent their last heartbeat, that long ago."""
-    before = clock.now() - older_than
+    before = clock.now() - max(older_than, MIN_REGISTRATION_AGE)
     for record in listed(tables, clock):
         last = record.stopped_at or record.seen_at
         if last < before and not record.is_alive:

@@ -172,4 +172,6 @@ def worker_info(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, An
         processes=options.processes,
         topology=Topology(options.topology),
         version=hello["version"],
+        app=hello["app"],
+        schedules=tuple(hello["schedules"]),
     )

@@ -162,8 +162,8 @@ class Supervisor:
         self._hello = hello
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
-        if unused := hello.get("unused"):
-            log.warning("no job type of this app uses queue %s by default", ", ".join(unused))
+        for warning in hello["warnings"]:
+            log.warning(warning)
         self._store = self._open_store(hello["url"])
         try:
             await first(retry_transient(self._store.open), self._stop_requested)

@@ -12,7 +12,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.job import Job
 from outlast.core.state import State
-from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.core.worker import MIN_REGISTRATION_AGE, SUPERVISED_BOOT_PREFIX
 from outlast.process_identity import proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.keyvalue import key_layout
@@ -143,7 +143,7 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
             start = entries[-1].key.sort + "\0"
         await _forget_groups(context, before)
         await positions.forget_left(context)
-        await delete_old_workers(context, before)
+        await delete_old_workers(context, min(before, context.now() - MIN_REGISTRATION_AGE))
         await _delete_events_of_no_job(context, before, limit)
         return gone
 

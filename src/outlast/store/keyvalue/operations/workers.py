@@ -15,7 +15,7 @@ from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL = 1_000_000
-_LISTS = ("queues", "types")
+_LISTS = ("queues", "types", "schedules")
 _TIMES = ("started_at", "seen_at", "stopped_at")
 
 

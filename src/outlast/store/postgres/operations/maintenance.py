@@ -8,7 +8,7 @@ from typing import Any, Final
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
-from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.core.worker import MIN_REGISTRATION_AGE, SUPERVISED_BOOT_PREFIX
 from outlast.process_identity import process_scope, proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
@@ -85,7 +85,8 @@ class PostgresMaintenanceOperations(PostgresOperations):
         prune = partial(_prune, older_than=older_than, limit=limit)
         pruned = await self._pool.transact(require_open_store(prune))
         # A transaction of its own: it waits for claims, and must hold no lock of a job meanwhile.
-        delete = partial(delete_workers, older_than=older_than, limit=limit)
+        kept = max(older_than, MIN_REGISTRATION_AGE)
+        delete = partial(delete_workers, older_than=kept, limit=limit)
         await self._pool.transact(require_open_store(delete))
         return pruned
 
@@ -110,7 +111,7 @@ async def _prune(work: PostgresUnitOfWork, older_than: timedelta, limit: int) ->
     pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
     await work.run("maintenance.delete_empty_groups", before=before)
     await work.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
-    await clear_registrations(work, before)
+    await clear_registrations(work, min(before, work.now - MIN_REGISTRATION_AGE // MICROSECOND))
     return pruned
 
 

@@ -8,7 +8,7 @@ from outlast.clock import from_micros, to_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.job import Job
-from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.core.worker import MIN_REGISTRATION_AGE, SUPERVISED_BOOT_PREFIX
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
@@ -129,5 +129,5 @@ def _prune_before(tx: WriteTransaction, before: int, limit: int) -> int:
             tx.run("maintenance.delete_groups", groups=groups)
     tx.run("maintenance.delete_empty_groups", before=before)
     tx.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
-    prune_workers(tx, before, limit)
+    prune_workers(tx, min(before, tx.now - MIN_REGISTRATION_AGE // MICROSECOND), limit)
     return deleted

@@ -212,6 +212,8 @@ _WORKERS = st.builds(
         queues=QUEUES,
         types=TYPES,
         concurrency=2,
+        app="app",
+        schedules=("s",),
     ),
     _HOLDERS,
     st.sampled_from([7, 8]),
