@@ -225,6 +225,8 @@ class Plan(Model):
     jitter: Seconds
     enabled: bool
     declared: str | None
+    declared_by: str | None
+    disabled_reason: str | None
 
 
 class Schedule(Model):
@@ -323,6 +325,8 @@ class Worker(Model):
     processes: int
     topology: str
     version: str
+    app: str
+    schedules: list[str]
     started_at: Moment
     seen_at: Moment
     stopped_at: Moment | None

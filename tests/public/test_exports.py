@@ -93,6 +93,7 @@ def test_what_a_public_method_returns_has_a_public_name():
     reached = {
         "Decorator", "GroupManager", "QueueManager", "ScheduleManager", "TemplateManager", "Store",
         "ConfiguredJobType", "ConfiguredTemplate", "EnqueuePlan", "BackfillLine", "SlotChange",
+        "Plan", "TimeRule",
     }  # fmt: skip
     returned = {kind.__name__ for each in PUBLIC_CLASSES for kind in returned_types(each)}
 
