@@ -156,7 +156,7 @@ WRONG_SETTINGS = [
     ({"tick": -1}, "tick is -1; write a timedelta"),
     ({"grace": "-1s"}, "grace is '-1s'"),
     ({"transaction": "0s"}, "transaction is 0:00:00"),
-    ({"retention": 30}, "retention is 30; write a timedelta"),
+    ({"retention": 30}, 'retention is 30; write "30s" or "30m"'),
     ({"concurrency": 0}, "concurrency is 0; it must lie in 1…100,000"),
     ({"concurrency": True}, "concurrency is True; use a whole number"),
     ({"prefetch": -1}, "prefetch is -1; it must lie in 0…100,000"),

@@ -128,7 +128,7 @@ WRONG = [
     ({"delay": "-1s"}, "delay is '-1s'; write a timedelta or text"),
     ({"delay": timedelta(seconds=-1)}, "delay is -1 day.*; it must lie between zero and"),
     ({"delay": "999999999d"}, "delay is 999999999 days.*; it must lie between zero and 36500 days"),
-    ({"delay": 5}, "delay is 5; write a timedelta"),
+    ({"delay": 5}, 'delay is 5; write "5s" or "5m"'),
     ({"delay": "1s", "at": MIDNIGHT}, "delay and at were both given; .* give one of them"),
     ({"at": datetime(2026, 1, 6)}, "at is datetime.*; use a datetime with a time zone"),  # noqa: DTZ001
     ({"at": "2026-01-06"}, "at is '2026-01-06'; use a datetime"),

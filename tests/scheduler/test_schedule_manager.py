@@ -213,6 +213,17 @@ async def test_only_an_occurrence_can_be_run_by_hand_and_the_nearest_ones_are_na
     await app.schedules.run("s", datetime.fromisoformat(day))
 
 
+async def test_a_run_at_any_time_has_a_slot_of_its_own(app: Outlast) -> None:
+    await app.schedules.save("s", "0 2 * * *", "report", **SET)
+    asked = START.replace(hour=3, minute=0, second=0, microsecond=0)
+
+    await app.schedules.run("s", asked, any_time=True)
+
+    assert [row.slot.at for row in await app.schedules.history("s")] == [asked]
+    with pytest.raises(SlotTaken):
+        await app.schedules.run("s", asked, any_time=True)
+
+
 async def test_a_missed_slot_of_an_earlier_rule_can_still_be_run_by_hand(
     app: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:

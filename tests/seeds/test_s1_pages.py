@@ -19,7 +19,13 @@ from .database_file import Sql
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-TESTS = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+TESTS = "\n".join(
+    file.read_text(encoding="utf-8")
+    for file in [
+        *(ROOT / "tests").rglob("test_*.py"),
+        *(ROOT / "src/outlast/testing/conformance").rglob("*.py"),
+    ]
+)
 SCHEMA = "\n".join(migrations().values())
 
 

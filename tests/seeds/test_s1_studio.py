@@ -324,6 +324,7 @@ def test_one_file_is_enough_and_no_service_of_any_network_is_asked(
         "stories",
         "studio.db",
         "studio.db-locks",
+        "studio.log",
     ]
 
 

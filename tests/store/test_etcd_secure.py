@@ -84,7 +84,7 @@ def _unclosed(server: SecureEtcd) -> list[str]:
 
 def _is_to(own: socket.socket, port: int) -> bool:
     try:
-        return bool(own.getpeername()[1] == port)
+        return own.family is not socket.AF_UNIX and bool(own.getpeername()[1] == port)
     except OSError:
         return False  # it listens, or is not connected
 

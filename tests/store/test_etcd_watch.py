@@ -71,12 +71,12 @@ async def test_watch_resumes_where_it_was_broken_off(wire: EtcdClient, engine: E
 
     watch = EtcdWatch(wire, [engine._part_start("ready#")], ear, since=before + 1)
     async with asyncio.timeout(SOON):
-        while len(ear.heard) < 3:
+        while len(ear.received) < 3:
             await ear.is_new.wait()
             ear.is_new.clear()
     await watch.stop()
 
-    assert len(ear.heard) == 3
+    assert len(ear.received) == 3
 
 
 async def test_one_connection_hears_of_several_parts(wire: EtcdClient, engine: EtcdEngine) -> None:
@@ -87,12 +87,12 @@ async def test_one_connection_hears_of_several_parts(wire: EtcdClient, engine: E
     starts = [engine._part_start(part) for part in ("ready#", "ended", "open#")]
     watch = EtcdWatch(wire, starts, ear, since=before + 1)
     async with asyncio.timeout(SOON):
-        while len(ear.heard) < 3:
+        while len(ear.received) < 3:
             await ear.is_new.wait()
             ear.is_new.clear()
     await watch.stop()
 
-    assert len(ear.heard) == 3
+    assert len(ear.received) == 3
 
 
 async def test_watch_whose_revision_was_compacted_hears_what_comes_next(
@@ -106,4 +106,4 @@ async def test_watch_whose_revision_was_compacted_hears_what_comes_next(
     await _put_until_heard(engine, ear)
     await watch.stop()
 
-    assert ear.heard
+    assert ear.received

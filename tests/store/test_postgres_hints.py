@@ -117,7 +117,7 @@ async def test_nobody_hears_what_nobody_asked_for(
     await settle(store, claim, CancelRequested())
     await ears.until(lambda hint: hint.cancelled)
 
-    assert {topic for hint in ears.heard for topic in hint.topics} == {Topic.CANCELLED}
+    assert {topic for hint in ears.received for topic in hint.topics} == {Topic.CANCELLED}
 
 
 async def test_who_listens_again_after_a_break_is_woken_for_everything(

@@ -35,14 +35,21 @@ class BackfillLine:
 
 
 async def run(
-    store: Store, schedule: Schedule, slot: datetime | SlotChoice, new_id: Callable[[], JobId]
+    store: Store,
+    schedule: Schedule,
+    slot: datetime | SlotChoice,
+    new_id: Callable[[], JobId],
+    *,
+    any_time: bool = False,
 ) -> JobId:
     """Claim a slot and add its job, due now; return the job id.
+
+    With `any_time`, a time that is no occurrence of the schedule is a slot too.
 
     Raises SlotTaken if the slot was claimed before, the job is running, or `max_instances` jobs
     have not ended.
     """
-    at = await _choose_slot(store, schedule, slot)
+    at = await _choose_slot(store, schedule, slot, any_time=any_time)
     factory = await SlotJobFactories(store).factory_for(schedule)
     name = factory.blueprint.name
     if factory.blueprint.delivery is Delivery.ONCE and await store.running_names([name]):
@@ -129,7 +136,9 @@ async def _range(
     return found
 
 
-async def _choose_slot(store: Store, schedule: Schedule, slot: datetime | SlotChoice) -> datetime:
+async def _choose_slot(
+    store: Store, schedule: Schedule, slot: datetime | SlotChoice, *, any_time: bool
+) -> datetime:
     if slot == "next":
         if schedule.next_slot is None:
             raise SlotTaken(f"schedule {schedule.name} has no slot left; give an explicit time")
@@ -137,7 +146,7 @@ async def _choose_slot(store: Store, schedule: Schedule, slot: datetime | SlotCh
     if slot == "missed":
         return await _latest_missed(store, schedule)
     at = _moment(slot, "slot")
-    if not is_slot(schedule.plan.rule, at):
+    if not any_time and not is_slot(schedule.plan.rule, at):
         await _require_stored(store, schedule, at)
     return at
 

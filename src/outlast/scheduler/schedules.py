@@ -234,16 +234,19 @@ class ScheduleManager:
         store = await self._client.store()
         return await store.slots(schedule.series, before=before, limit=_bounded(limit))
 
-    async def run(self, name: str, slot: datetime | SlotChoice) -> Handle[Any]:
+    async def run(
+        self, name: str, slot: datetime | SlotChoice, *, any_time: bool = False
+    ) -> Handle[Any]:
         """Run one slot manually: a time, `"next"`, or `"missed"` for the latest missed slot.
 
+        With `any_time` the time need not be an occurrence: the run has a slot of its own.
         Raises InvalidSchedule, with the nearest slots, if the time is no slot of the schedule.
         Raises SlotTaken if the slot was claimed before, whatever its outcome, or if the job is
         running.
         """
         schedule = await self.get(name)
         job_id = await manual_run.run(
-            await self._client.store(), schedule, slot, self._client.ids.job
+            await self._client.store(), schedule, slot, self._client.ids.job, any_time=any_time
         )
         return Handle(job_id, self._client, created=True)
 
