@@ -23,7 +23,7 @@ def only_line(tree):
     [
         ("chaos.no_such_module:app", "cannot import 'chaos.no_such_module'"),
         ("chaos.broken_app:app", "not_a_name"),
-        ("chaos.broken_app", "is not the address of an app"),
+        ("chaos.broken_app", "cannot import 'chaos.broken_app'"),
         ("chaos.notes:app", "does not exist; apps in that module: none"),
         ("chaos.empty_app:app", "nothing to serve"),
     ],
