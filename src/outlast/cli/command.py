@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import IntEnum
 from functools import wraps
+from shlex import quote
 from typing import Any, Final, NoReturn
 
 import click
@@ -17,6 +18,7 @@ from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
 from outlast.cli.output import CommandOutput
 from outlast.cli.target import Target, find
+from outlast.core.address import shown_address
 from outlast.core.printable import printable
 from outlast.errors import (
     CallerError,
@@ -31,7 +33,6 @@ from outlast.errors import (
     TransitionRefused,
     WaitTimeout,
 )
-from outlast.store.open import without_password
 
 TRACEBACK_VARIABLE: Final = "OUTLAST_TRACEBACK"
 """Environment variable that makes a command end an internal error with its traceback."""
@@ -84,9 +85,11 @@ class CommandContext:
     @property
     def target_option(self) -> str:
         """The option that names the same target, to be pasted; empty if it is found without."""
-        for name, found in (("-a", self.where.app), ("--url", self.where.url)):
-            if found is not None and found.source in ("--app", "--url"):
-                return f" {name} {without_password(found.value)}"
+        app, url = self.where.app, self.where.url
+        if app is not None and app.source == "--app":
+            return f" -a {app.value}"
+        if url is not None and url.source == "--url":
+            return f" --url {quote(shown_address(url.value))}"
         return ""
 
     def with_target(self, text: str) -> str:
@@ -202,8 +205,9 @@ async def _at(
     if not creates and not ctx.app.store.exists():
         if ctx.knows_types and not needs_store:
             return await step(ctx, **options)
+        where = shown_address(ctx.app.url or "")
         raise StoreMissing(
-            f"there is no store at {without_password(ctx.app.url)}; create it with `outlast db "
+            f"there is no store at {where}; create it with `outlast db "
             f"migrate{ctx.target_option}`, or name another one with --url"
         )
     async with ctx.app:

@@ -1,6 +1,7 @@
 """`outlast db copy`: transfer a system to another store."""
 
 import asyncio
+import os
 import secrets
 import sys
 from collections.abc import AsyncIterator
@@ -26,8 +27,10 @@ MAX_GRACE = timedelta(hours=24)
 
 
 @click.command("copy")
-@click.option("--from", "from_url", required=True, help="URL of the store in use.")
-@click.option("--to", "to_url", required=True, help="URL of the empty store that replaces it.")
+@click.option("--from", "from_url", help="URL of the store in use.")
+@click.option("--to", "to_url", help="URL of the empty store that replaces it.")
+@click.option("--from-env", metavar="NAME", help="Environment variable with the URL of --from.")
+@click.option("--to-env", metavar="NAME", help="Environment variable with the URL of --to.")
 @click.option(
     "--grace",
     default="30s",
@@ -36,20 +39,45 @@ MAX_GRACE = timedelta(hours=24)
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout, one object.")
 @click.option("--plain", is_flag=True, help="No colours and no progress bar.")
-def db_copy_command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) -> None:
+def db_copy_command(
+    from_url: str | None,
+    to_url: str | None,
+    from_env: str | None,
+    to_env: str | None,
+    grace: str,
+    as_json: bool,
+    plain: bool,
+) -> None:
     """Transfer everything to another store: order, history, keys and schedules are preserved.
 
     The source stays in use while its history is copied. Then it is sealed for a moment, and the
     target replaces it. If the command is killed, exactly one of the two stores accepts work; run
-    it again to resume.
+    it again to resume. Other users of this machine can read the arguments of a command: give a URL
+    with a password by --from-env or --to-env.
     """
     with exit_on_error():
         out = CommandOutput(as_json=as_json, plain=plain)
         span = _grace(grace)
-        if address_of(from_url) == address_of(to_url):
+        source, target = _url("--from", from_url, from_env), _url("--to", to_url, to_env)
+        if address_of(source) == address_of(target):
             raise InvalidArgument("--from and --to name the same store; give two different URLs")
-        asyncio.run(_copy(out, from_url, to_url, span))
+        asyncio.run(_copy(out, source, target, span))
         sys.exit(Exit.OK)
+
+
+def _url(option: str, given: str | None, variable: str | None) -> str:
+    """Return the URL of one side: of the option, or of the variable that its twin names."""
+    if (given is None) == (variable is None):
+        raise InvalidArgument(
+            f"{option} and {option}-env: give one of them, a URL or the name of a variable"
+        )
+    if given is not None:
+        return given
+    assert variable is not None
+    url = os.environ.get(variable)
+    if not url:
+        raise InvalidArgument(f"{option}-env is {variable!r:.80}, and no such variable is set")
+    return url
 
 
 def _grace(text: str) -> timedelta:

@@ -1,5 +1,6 @@
 """`outlast doctor`: health checks, each with a remedy."""
 
+import stat
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,6 +10,7 @@ from typing import Final, Literal
 from outlast.cli.command import CommandContext, Exit, command
 from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
+from outlast.core.address import shown_address
 from outlast.core.declaration import UNDECLARED_AFTER, Declarations
 from outlast.core.duration import format_exact, format_short
 from outlast.core.overview import Overview
@@ -16,7 +18,6 @@ from outlast.core.schedule import UNDECLARED, Schedule
 from outlast.core.worker import WorkerRecord
 from outlast.jobs.explanation import judged
 from outlast.scheduler.declaration_check import read_declarations
-from outlast.store.open import without_password
 
 DAY: Final = timedelta(days=1)
 MAX_SKEW: Final = timedelta(seconds=1)
@@ -78,10 +79,8 @@ async def _settings(context: CheckContext) -> AsyncIterator[Finding]:
     where = context.ctx.where
     setting = where.app or where.url
     assert setting is not None
-    what = "app" if where.app else "store"
-    yield Finding(
-        "Settings", "ok", f"{what} {without_password(setting.value)}, from {setting.source}"
-    )
+    what = f"app {setting.value}" if where.app else f"store {shown_address(setting.value)}"
+    yield Finding("Settings", "ok", f"{what}, from {setting.source}")
 
 
 async def _store(context: CheckContext) -> AsyncIterator[Finding]:
@@ -89,6 +88,10 @@ async def _store(context: CheckContext) -> AsyncIterator[Finding]:
     yield Finding("Store", "ok", ", ".join(f"{name} {value}" for name, value in facts.items()))
     for warning in await context.ctx.app.store.health_warnings():
         yield Finding("Store", "warn", warning)
+    logs = context.ctx.app.settings.logs
+    if logs.is_dir() and logs.stat().st_mode & stat.S_IROTH:
+        text = f"every user of this machine may list {logs}, which has the output of commands"
+        yield Finding("Store", "warn", text, f"chmod o-rwx {quote(str(logs))}")
 
 
 async def _clock(context: CheckContext) -> AsyncIterator[Finding]:

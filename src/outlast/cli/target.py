@@ -3,10 +3,11 @@
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from outlast.core.address import repr_address
 from outlast.errors import InvalidType
 
 TABLE = "[tool.outlast]"
@@ -16,7 +17,7 @@ TABLE = "[tool.outlast]"
 class SourcedValue:
     """A value and where it was found."""
 
-    value: str
+    value: str = field(repr=False)  # may hold a password
     source: str
 
 
@@ -45,8 +46,18 @@ def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Tar
         folder: Folder where the search for pyproject.toml starts; the current one by default.
 
     Raises:
-        InvalidType: Both options are given, or pyproject.toml is invalid.
+        InvalidType: Both options are given, the app is a URL, or pyproject.toml is invalid.
     """
+    found = _find(app, url, folder or Path.cwd())
+    if found.app is not None and ("://" in found.app.value or "@" in found.app.value):
+        raise InvalidType(
+            f"{repr_address(found.app.value)}, from {found.app.source}, is not the address of an "
+            "app; write module:attribute, or set OUTLAST_URL to the URL of a store"
+        )
+    return found
+
+
+def _find(app: str | None, url: str | None, start: Path) -> Target:
     if app is not None and url is not None:
         raise InvalidType("--app and --url were both given; give only one, an app has its own URL")
     if app is not None or url is not None:
@@ -55,7 +66,6 @@ def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Tar
     found = {key: _given(os.environ.get(name), name) for key, name in names.items()}
     if any(found.values()):
         return Target(found["app"], found["url"])
-    start = folder or Path.cwd()
     parents = (each for each in start.parents if is_own_file(each / "pyproject.toml"))
     for each in (start, *parents):
         if values := _from_pyproject(each):

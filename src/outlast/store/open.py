@@ -1,14 +1,13 @@
 """Open a store by its URL."""
 
 import os
-import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 from outlast.clock import Clock
+from outlast.core.address import read_address, repr_address
 from outlast.core.ids import Ids
-from outlast.core.limits import repr_short
 from outlast.errors import ConfigurationError, OperatorError
 from outlast.store.contract import Store
 from outlast.store.url_options import read_flag, read_seconds, refuse_unknown
@@ -43,18 +42,23 @@ def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) 
     if isinstance(url, str) and url.startswith("sqlite:"):
         return _sqlite(url, clock, ids)
     if isinstance(url, str) and url.startswith(POSTGRES):
-        return _postgres(url, clock, ids)
+        return _postgres(_readable(url), clock, ids)
     if isinstance(url, str) and url.startswith(KEYVALUE):
-        return _keyvalue(url, clock, ids)
+        return _keyvalue(_readable(url), clock, ids)
     raise ConfigurationError(
-        f"{repr_short(without_password(url))} is no store's address; write for example "
+        f"{repr_address(url)} is no store's address; write for example "
         "sqlite:///jobs.db or postgresql://user@host/database"
     )
 
 
-def without_password(url: Any) -> Any:
-    """Return the URL without its password, for messages; anything but text stays as it is."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1@", url) if isinstance(url, str) else url
+def _readable(url: str) -> str:
+    """Return the URL; ConfigurationError if it is unclear where its host ends."""
+    if read_address(url) is None:
+        raise ConfigurationError(
+            f"{repr_address(url)} names no database server: its hosts and ports cannot be read. In "
+            "a user or password write %2F for /, %3F for ?, %23 for # and %40 for @"
+        )
+    return url
 
 
 def _postgres(url: str, clock: Clock | None, ids: Ids | None) -> Store:
@@ -91,11 +95,11 @@ def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:
     name, _, query = url.removeprefix(SQLITE).partition("?")
     if not url.startswith(SQLITE) or not name or ":memory:" in name or "\0" in name:
         raise ConfigurationError(
-            f"{url!r} names no file; write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db for "
-            "an absolute path. Jobs in memory would not survive"
+            f"{repr_address(url)} names no file; write sqlite:///jobs.db, or "
+            "sqlite:////var/lib/jobs.db for an absolute path. Jobs in memory would not survive"
         )
     options = dict(parse_qsl(query, keep_blank_values=True))
-    where = repr(url)
+    where = repr_address(url)
     adopt = read_flag(options, "adopt", where=where)
     busy = read_seconds(options, "busy", where=where, default=BUSY_TIMEOUT_S)
     refuse_unknown(options, SQLITE_OPTIONS, where=where)

@@ -8,6 +8,9 @@ from typing import Final
 
 from outlast.errors import ConfigurationError
 
+CREDENTIALS: Final = frozenset({"password", "passwd", "pwd", "token", "secret", "user"})
+"""Options after which an `&` may belong to a password."""
+
 MAX_SECONDS: Final = 3600.0
 """The longest time that an option may ask for."""
 
@@ -34,8 +37,14 @@ def read_seconds(options: Mapping[str, str], name: str, *, where: str, default: 
 
 def refuse_unknown(options: Mapping[str, str], known: Iterable[str], *, where: str) -> None:
     """Raise ConfigurationError if an option has another name than those known."""
-    unknown = sorted(options.keys() - set(known))
+    unknown = options.keys() - set(known)
     if unknown:
         raise ConfigurationError(
-            f"{where} has unknown options {unknown}; known: {', '.join(sorted(known))}"
+            f"{where} has unknown options {shown_names(options, unknown)}; "
+            f"known: {', '.join(sorted(known))}"
         )
+
+
+def shown_names(options: Mapping[str, str], unknown: Iterable[str]) -> str:
+    """Return the names of unknown options, unless one may be the rest of a password with an `&`."""
+    return "[…]" if options.keys() & CREDENTIALS else str(sorted(unknown))

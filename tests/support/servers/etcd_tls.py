@@ -4,12 +4,14 @@ import json
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import Request, urlopen
 
+from outlast.store.keyvalue.engines.etcd.client import Cluster
 from outlast.testing.servers import process_tree, shared_server
 from outlast.testing.servers.etcd import REQUEST_TIMEOUT_S, THRIFTY, program
 from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
@@ -26,6 +28,19 @@ class SecureEtcd:
     certificate: Path
     password: str
     prefix: str
+    program: ServerProcess
+
+    @property
+    def cluster(self) -> Cluster:
+        """What a client needs to connect as the user."""
+        trust = ssl.create_default_context(cafile=str(self.certificate))
+        return Cluster(hosts=(self.host,), user=USER, password=self.password, tls=trust)
+
+    def restart(self) -> None:
+        """Kill the member and start it again: it has forgotten every token."""
+        self.program.kill()
+        self.program.start(env=THRIFTY)
+        self.program.wait(self.answers)
 
     def url(self, prefix: str, *, user: str = USER, password: str | None = None) -> str:
         name = f"{user}:{self.password if password is None else password}"
@@ -34,15 +49,17 @@ class SecureEtcd:
     def ask(self, path: str, body: Mapping[str, Any], token: str | None = None) -> Any:
         """One request, over TLS; OSError if it is refused."""
         headers = {} if token is None else {"Authorization": token}
-        asked = Request(
-            f"https://{self.host}/v3/{path}", data=json.dumps(body).encode(), headers=headers
-        )
         trust = ssl.create_default_context(cafile=str(self.certificate))
-        with urlopen(asked, timeout=REQUEST_TIMEOUT_S, context=trust) as answer:  # noqa: S310 - same
+        connection = HTTPSConnection(self.host, timeout=REQUEST_TIMEOUT_S, context=trust)
+        with closing(connection):  # urlopen leaves it open if the server ends meanwhile
+            connection.request("POST", f"/v3/{path}", json.dumps(body), headers)
+            answer = connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                raise OSError(f"{path}: status {answer.status}")
             return json.load(answer)
 
     def answers(self) -> bool:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, HTTPException, ValueError):
             return int(self.ask("maintenance/status", {}).get("leader", 0)) > 0
         return False
 
@@ -60,20 +77,27 @@ def secure_etcd(folder: Path, *, prefix: str, password: str) -> Iterator[SecureE
     def start(users: Path) -> shared_server.ServerFacts:
         own = new_folder("etcd-secure")
         process_tree.watch(users, own)
-        return {"folder": str(own), "host": _start(own)}
+        host, words = _words(own)
+        ServerProcess(folder=own, words=words).start(env=THRIFTY)
+        return {"folder": str(own), "host": host, "words": words}
 
     with shared_server.own(folder, "etcd-secure", start) as reported:
         where = Path(reported["folder"])
         certificate = where / process_tree.DATA / "fixtures" / "client" / "cert.pem"
         server = SecureEtcd(
-            host=reported["host"], certificate=certificate, password=password, prefix=prefix
+            host=reported["host"],
+            certificate=certificate,
+            password=password,
+            prefix=prefix,
+            program=ServerProcess(folder=where, words=reported["words"]),
         )
-        ServerProcess(folder=where, words=("etcd",)).wait(server.answers)
+        server.program.wait(server.answers)
         _lock(server)
         yield server
 
 
-def _start(folder: Path) -> str:
+def _words(folder: Path) -> tuple[str, tuple[str, ...]]:
+    """Return the host, and the command that serves it."""
     client, peer = free_ports(2)
     url, between = f"https://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
     options = {
@@ -87,10 +111,7 @@ def _start(folder: Path) -> str:
         "--log-level": "error",
     }
     words = (program(), *(word for option in options.items() for word in option))
-    ServerProcess(folder=folder, words=(*words, "--auto-tls", "--unsafe-no-fsync")).start(
-        env=THRIFTY
-    )
-    return f"127.0.0.1:{client}"
+    return f"127.0.0.1:{client}", (*words, "--auto-tls", "--unsafe-no-fsync")
 
 
 def _lock(server: SecureEtcd) -> None:

@@ -1,19 +1,21 @@
 """URL to key-value store: `etcd://host:2379,host2/prefix`, `dynamodb://table`."""
 
 import re
-import ssl
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
+from functools import partial
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from outlast.clock import Clock
+from outlast.core.address import repr_address, shown_address
 from outlast.core.duration import parse_duration
 from outlast.core.ids import Ids
 from outlast.core.limits import check_name
 from outlast.errors import ConfigurationError, InvalidArgument
+from outlast.store.keyvalue.shards import MAX_SHARDS
 from outlast.store.keyvalue.store import MAX_SKEW, KeyValueStore
+from outlast.store.url_options import refuse_unknown
 
 ETCD: Final = "etcd://host:2379,host2:2379/prefix"
 DYNAMODB: Final = "dynamodb://table?region=eu-central-1"
@@ -25,22 +27,26 @@ MIN_TOMBSTONES: Final = timedelta(days=1)
 def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueStore:
     """Return the store of an etcd URL.
 
-    For example `etcd://user:password@host:2379,host2/prefix?ca=ca.pem&cert=me.pem&key=me.key`.
+    For example `etcd://user@host:2379,host2/prefix?ca=ca.pem&cert=me.pem&key=me.key`, with the
+    password in OUTLAST_ETCD_PASSWORD.
     Raises ConfigurationError if the URL is malformed.
     """
     from outlast.store.keyvalue.engines.etcd.client import TOTAL_TIMEOUT_S, Cluster, hosts  # noqa: PLC0415 - same
     from outlast.store.keyvalue.engines.etcd.engine import BEAT, EtcdEngine  # noqa: PLC0415 - only when chosen
+    from outlast.store.keyvalue.engines.etcd.password import find_password  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.engines.etcd.tls import tls_context  # noqa: PLC0415 - same
 
-    parts, options = _split(url, ETCD, {"tls", "ca", "cert", "key", "max_skew", "beat", "busy"})
+    known = {"tls", "ca", "cert", "key", "max_skew", "beat", "busy", "shards"}
+    parts, options = _split(url, known)
     where = parts.netloc.rpartition("@")[2]
     found = tuple(hosts(where))
     if not found:
-        raise ConfigurationError(f"{_safe(parts)} names no host; write for example {ETCD}")
+        raise ConfigurationError(f"{shown_address(url)} names no host; write for example {ETCD}")
     cluster = Cluster(
         hosts=found,
         user=None if parts.username is None else unquote(parts.username),
-        password=None if parts.password is None else unquote(parts.password),
-        tls=_tls(options),
+        password=find_password(parts),
+        tls=tls_context(options),
     )
     engine = EtcdEngine(
         cluster,
@@ -48,7 +54,14 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
         beat=_seconds(options, "beat", BEAT),
         timeout=_seconds(options, "busy", TOTAL_TIMEOUT_S),
     )
-    return KeyValueStore(engine, clock=clock, ids=ids, max_skew=_skew(options))
+    return KeyValueStore(
+        engine,
+        clock=clock,
+        ids=ids,
+        max_skew=_skew(options),
+        shards=_shards(options),
+        address=partial(_with_shards, shown_address(url)),
+    )
 
 
 def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueStore:
@@ -60,9 +73,9 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
     from outlast.store.keyvalue.engines.dynamodb.engine import BEAT, MOST_WRITES, DynamoDBEngine  # noqa: PLC0415 - only when chosen
 
     known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes", "tombstones"}
-    parts, options = _split(url, DYNAMODB, known)
+    parts, options = _split(url, {*known, "shards"})
     engine = DynamoDBEngine(
-        _table(parts),
+        _table(parts, url),
         region=options.get("region"),
         endpoint=_endpoint(options.get("endpoint")),
         prefix=_prefix(options.get("prefix", "")),
@@ -70,56 +83,40 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
         most_writes=int(_seconds(options, "most_writes", MOST_WRITES)),
     )
     return KeyValueStore(
-        engine, clock=clock, ids=ids, max_skew=_skew(options), tombstones=_tombstones(options)
+        engine,
+        clock=clock,
+        ids=ids,
+        max_skew=_skew(options),
+        tombstones=_tombstones(options),
+        shards=_shards(options),
+        address=partial(_with_shards, shown_address(url)),
     )
 
 
-def _split(url: str, example: str, known: set[str]) -> tuple[SplitResult, dict[str, str]]:
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"the store URL is malformed; write for example {example}"
-        ) from error
+def _split(url: str, known: set[str]) -> tuple[SplitResult, dict[str, str]]:
+    parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    unknown = sorted(options.keys() - known)
-    if unknown or parts.fragment:
-        raise ConfigurationError(
-            f"{_safe(parts)} has unknown options {unknown or ['#']}; known: {sorted(known)}"
-        )
+    if parts.fragment:
+        options["#"] = ""
+    refuse_unknown(options, known, where=shown_address(url))
     return parts, options
 
 
-def _safe(parts: SplitResult) -> str:
-    """Return the URL without credentials."""
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    if not (_flag(options, "tls") or "ca" in options or "cert" in options):
-        return None
-    for name in ("ca", "cert", "key"):
-        if name in options and not Path(options[name]).is_file():
-            raise ConfigurationError(f"{name} is {options[name]!r:.80}, and there is no such file")
-    context = ssl.create_default_context(cafile=options.get("ca"))
-    if "cert" in options:
-        context.load_cert_chain(options["cert"], options.get("key"))
-    return context
-
-
-def _table(parts: SplitResult) -> str:
+def _table(parts: SplitResult, url: str) -> str:
     if not _TABLE.fullmatch(parts.netloc) or parts.path.strip("/"):
         raise ConfigurationError(
-            f"{_safe(parts)} names no table: one has 3 to 255 of the characters A-Z a-z 0-9 _ . -; "
-            f"write for example {DYNAMODB}"
+            f"{shown_address(url)} names no table: one has 3 to 255 of the characters "
+            f"A-Z a-z 0-9 _ . -; write for example {DYNAMODB}"
         )
     return parts.netloc
 
 
 def _endpoint(text: str | None) -> str | None:
-    if text is None or re.fullmatch(r"https?://[^/\s]+/?", text):
+    if text is None or re.fullmatch(r"https?://[^/\s@?#]+/?", text):
         return text
-    raise ConfigurationError(f"endpoint is {text!r:.80}; write for example http://127.0.0.1:8000")
+    raise ConfigurationError(
+        f"endpoint is {repr_address(text)}; write for example http://127.0.0.1:8000"
+    )
 
 
 def _prefix(text: str) -> str:
@@ -150,6 +147,22 @@ def _tombstones(options: Mapping[str, str]) -> timedelta | None:
             f"tombstones is {options['tombstones']!r:.80}; write a day or more: 400d"
         )
     return span
+
+
+def _shards(options: Mapping[str, str]) -> int:
+    text = options.get("shards", "1")
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHARDS:
+        raise ConfigurationError(
+            f"shards is {text!r:.80}; write a whole number from 1 to {MAX_SHARDS}: shards=8"
+        )
+    return int(text)
+
+
+def _with_shards(address: str, shards: int) -> str:
+    """Return the shown address with that number of shards; stores keep no other address."""
+    parts = urlsplit(address)
+    query = urlencode({**dict(parse_qsl(parts.query)), "shards": shards}, safe=":/")
+    return parts._replace(query=query).geturl()
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:

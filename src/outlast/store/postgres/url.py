@@ -1,9 +1,10 @@
 """The connection URL of a PostgreSQL store, with the options of Outlast."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from outlast.core.address import shown_address
 from outlast.errors import ConfigurationError
 from outlast.store.postgres.placeholders import SCHEMA
 
@@ -25,7 +26,7 @@ class PostgresUrl:
     `wait`: seconds that a write is retried while the server is unavailable.
     """
 
-    dsn: str
+    dsn: str = field(repr=False)
     safe_text: str
     schema: str = SCHEMA
     pooler: bool = False
@@ -41,7 +42,7 @@ def parse_url(url: str) -> PostgresUrl:
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     own = {name: options.pop(name) for name in _OPTIONS if name in options}
-    safe = _without_password(url)
+    safe = shown_address(url)
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
     return PostgresUrl(
         dsn=dsn,
@@ -51,14 +52,6 @@ def parse_url(url: str) -> PostgresUrl:
         notify=_flag("notify", own.get("notify", "true"), safe),
         wait=_seconds(own.get("wait", str(DEFAULT_WAIT_S)), safe),
     )
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    who, at, where = parts.netloc.rpartition("@")
-    kept = f"{who.split(':', 1)[0]}{at}{where}"
-    query = urlencode([(k, v) for k, v in parse_qsl(parts.query) if "pass" not in k.lower()])
-    return urlunsplit((parts.scheme, kept, parts.path, query, ""))
 
 
 def _schema(name: str, url: str) -> str:
