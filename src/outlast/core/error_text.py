@@ -6,6 +6,7 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from typing import Final
 
+from outlast.core.error_message import error_message, is_validation_error
 from outlast.core.limits import truncate
 
 _PACKAGE: Final = Path(__file__).parent.parent
@@ -24,12 +25,14 @@ _INTERNAL: Final = tuple(
 def error_text(error: BaseException) -> str:
     """Return the traceback of an error and of its causes, each from the user's first frame on.
 
-    It is cut to the size that a store keeps.
+    It has no inputs of validation errors, and is cut to the size that a store keeps.
     """
     try:
         found = TracebackException.from_exception(error)
-        for each in _with_causes(found):
+        for each, raised in _with_causes(found, error):
             each.stack = StackSummary.from_list(user_frames(each.stack))
+            if is_validation_error(raised):
+                each._str = error_message(raised)  # type: ignore[attr-defined]  # noqa: SLF001 - it has no other way
         return truncate("".join(found.format()))
     except Exception:  # noqa: BLE001 - a faulty exception class must not end the slot
         return f"{type(error).__name__}, which cannot be shown: formatting it raises"
@@ -46,10 +49,15 @@ def user_frames(frames: list[FrameSummary]) -> list[FrameSummary]:
     return frames
 
 
-def _with_causes(error: TracebackException) -> Iterator[TracebackException]:
-    found: list[TracebackException | None] = [error]
+def _with_causes(
+    traceback: TracebackException, error: BaseException
+) -> Iterator[tuple[TracebackException, BaseException]]:
+    """Yield each traceback of the tree with its exception."""
+    found: list[tuple[TracebackException | None, BaseException | None]] = [(traceback, error)]
     while found:
-        each = found.pop()
-        if each is not None:
-            yield each
-            found += [each.__cause__, each.__context__, *(each.exceptions or ())]
+        each, raised = found.pop()
+        if each is not None and raised is not None:
+            yield each, raised
+            found += [(each.__cause__, raised.__cause__), (each.__context__, raised.__context__)]
+            if isinstance(raised, BaseExceptionGroup):
+                found += zip(each.exceptions or (), raised.exceptions, strict=False)

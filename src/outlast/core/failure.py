@@ -1,7 +1,7 @@
 """A failed attempt as failure sinks receive it, and the parser of textual tracebacks."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -50,7 +50,8 @@ class Failure:
         retry_in: Time until the next attempt, if there is one.
         payload: Parameters of the job. Every value is `[redacted]` unless its field is shown.
         traceback: The traceback, without the redacted values.
-        raised: The exception first, then its causes, without the redacted values.
+        raised: The exception first, then the members of a group and its causes, without the
+            redacted values.
     """
 
     job_id: JobId
@@ -81,11 +82,26 @@ class Failure:
 Sink = Callable[[Failure], object]
 """Receives failures. It is called in its own thread and may block."""
 
-_HEAD: Final = "Traceback (most recent call last):"
+TRACEBACK_HEAD: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(
     r'^  File "(.*)", line (\d+), in (.*)\n(?:    (?! *[~^]+$)(.*)\n)?', re.MULTILINE
 )
 _ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::\s*(.*))?\Z", re.MULTILINE | re.DOTALL)
+
+
+def format_traceback(raised: Sequence[ExceptionInfo]) -> str:
+    """Return a traceback of these exceptions, the outermost one last."""
+    return "\n".join(f"{_format_exception(each)}\n" for each in reversed(raised))
+
+
+def _format_exception(raised: ExceptionInfo) -> str:
+    module = "" if raised.module in ("builtins", "__main__") else f"{raised.module}."
+    lines = [TRACEBACK_HEAD]
+    for frame in raised.frames:
+        lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
+        lines += [f"    {frame.code}"] * bool(frame.code)
+    lines.append(f"{module}{raised.type}" + (f": {raised.message}" if raised.message else ""))
+    return "\n".join(lines)
 
 
 def parse_traceback(text: str) -> tuple[ExceptionInfo, ...]:
@@ -94,7 +110,7 @@ def parse_traceback(text: str) -> tuple[ExceptionInfo, ...]:
     Returns:
         One exception with at most MAX_FRAMES frames; empty if the text is no traceback.
     """
-    *_, last = text.rpartition(_HEAD)
+    *_, last = text.rpartition(TRACEBACK_HEAD)
     end = 0
     frames = []
     for found in _FRAME.finditer(last):
@@ -135,7 +151,7 @@ class StoredError:
 
 def split_error(text: str) -> StoredError:
     """Return the parts of the error text of a run; the last exception of a chain names it."""
-    if _HEAD not in text:
+    if TRACEBACK_HEAD not in text:
         return StoredError(type=None, message=text, traceback=None)
     for raised in parse_traceback(text):
         module = "" if raised.module == "builtins" else f"{raised.module}."

@@ -8,11 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from outlast.core.decide import Change
+from outlast.core.error_message import error_message
 from outlast.core.error_text import user_frames
-from outlast.core.failure import MAX_FRAMES, ExceptionInfo, Failure, Frame, Sink
+from outlast.core.failure import (
+    MAX_FRAMES,
+    TRACEBACK_HEAD,
+    ExceptionInfo,
+    Failure,
+    Frame,
+    Sink,
+    format_traceback,
+)
 from outlast.core.limits import MAX_REASON, is_cut, repr_short, truncate
-from outlast.core.redact import REDACTED, redact, redacted_values, scrub, traceback_locations
+from outlast.core.redact import redact, redacted_values
 from outlast.core.run import Claim
+from outlast.core.scrub import REDACTED, scrub
 from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidType
 
@@ -67,6 +77,7 @@ class FailureSink:
         claim, change = attempt.claim, attempt.change
         payload = _parsed(claim.params)
         values = set(redacted_values(payload, self.show))
+        raised = tuple(_without_values(each, values) for each in attempt.raised)
         assert change.move.run is not None
         return Failure(
             job_id=claim.job_id,
@@ -80,20 +91,24 @@ class FailureSink:
             reason=change.reason and scrub(change.reason, values),
             retry_in=change.delay if change.move.to is State.RETRY_WAIT else None,
             payload=redact(payload, self.show),
-            traceback=_scrubbed(values, change.error or ""),
+            traceback=_traceback(change.error or "", raised, values),
             raised=tuple(
-                replace(each, message=truncate(_scrubbed(values, each.message), MAX_REASON))
-                for each in attempt.raised
+                replace(each, message=truncate(each.message, MAX_REASON)) for each in raised
             ),
         )
 
 
 def raised_by(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
-    """Return the exception and its causes, outermost first, at most ten."""
+    """Return the exception, the members of a group and the causes, outermost first, at most ten."""
     found: list[BaseException] = []
-    while error is not None and len(found) < MAX_CAUSES:  # also ends a cycle
-        found.append(error)
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    pending = [error]
+    while pending and len(found) < MAX_CAUSES:  # also ends a cycle
+        each = pending.pop(0)
+        if each is not None:
+            found.append(each)
+            members = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+            cause = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+            pending = [*members, cause, *pending]
     return tuple(_raised(each) for each in found)
 
 
@@ -102,30 +117,30 @@ def _raised(error: BaseException) -> ExceptionInfo:
     return ExceptionInfo(
         type=type(error).__name__,
         module=type(error).__module__,
-        message=_message(error),
+        message=error_message(error),
         frames=tuple(
             Frame(each.filename, each.lineno or 0, each.name, each.line or "") for each in frames
         ),
     )
 
 
-def _message(error: BaseException) -> str:
-    try:
-        return truncate(str(error))
-    except Exception:  # noqa: BLE001 - the error's own code raised
-        return "[unprintable]"
+def _without_values(raised: ExceptionInfo, values: set[str]) -> ExceptionInfo:
+    return replace(raised, message=_scrubbed(values, raised.message))
+
+
+def _traceback(text: str, raised: tuple[ExceptionInfo, ...], values: set[str]) -> str:
+    """Return the traceback, with frames of the exceptions: a message may look like a frame."""
+    return format_traceback(raised) if TRACEBACK_HEAD in text else _scrubbed(values, text)
 
 
 def _scrubbed(values: set[str], text: str) -> str:
-    if not is_cut(text):
-        return scrub(text, values)
     # A truncated text may end in a part of a value, which `scrub` cannot recognise.
-    return traceback_locations(text) if "\n" in text else REDACTED
+    return REDACTED if is_cut(text) else scrub(text, values)
 
 
 def _parsed(params: str) -> dict[str, Any]:
     try:
         found = json.loads(params)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import ExceptionInfo, parse_traceback
+from outlast.core.failure import ExceptionInfo
 from outlast.core.failure_sink import FailedAttempt, FailureSink, raised_by
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
@@ -109,7 +109,6 @@ class FailureReporter:
 
 def _raised(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
     try:
-        # An error of a handler process arrives as text.
-        return parse_traceback(error.text) if isinstance(error, RemoteError) else raised_by(error)
+        return error.raised if isinstance(error, RemoteError) else raised_by(error)
     except Exception:  # noqa: BLE001 - the exception's own code failed; the run has its text
         return ()
