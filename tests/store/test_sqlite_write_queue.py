@@ -134,7 +134,7 @@ async def test_a_write_gives_up_in_time_and_its_place_blocks_no_other(path: Path
 
 
 def test_a_forked_child_keeps_no_place_in_the_queue(path: Path) -> None:
-    lock, other = (QueuedLock(path.with_name("write.queue")) for _ in range(2))
+    lock, other = (QueuedLock(path, path.with_name("write.queue")) for _ in range(2))
     assert lock.acquire(PATIENCE)
     reading, writing = os.pipe()
     child = os.fork()

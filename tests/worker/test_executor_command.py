@@ -306,8 +306,51 @@ async def test_when_its_keeper_is_killed_the_command_is_too(app, worker, tmp_pat
         {"argv": ["ls"], "env": {"A=B": "x"}},
         {"argv": ["ls"], "env": {"A": 1}},
         {"argv": ["ls"], "artifacts": "*.txt"},
+        {"argv": ["ls"], "inherit": "AWS_*"},
     ],
 )
 def test_a_command_that_cannot_be_is_refused(wrong):
     with pytest.raises((ValueError, TypeError)):
         Command(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("inherit", "passed"),
+    [
+        ([], set()),
+        (["AWS_REGION"], {"AWS_REGION"}),
+        (["AWS_*"], {"AWS_REGION", "AWS_SECRET_ACCESS_KEY"}),
+        (["*"], {"AWS_REGION", "AWS_SECRET_ACCESS_KEY", "OUTLAST_URL", "PGPASSWORD"}),
+    ],
+)
+async def test_a_command_gets_the_variables_that_it_names_and_no_secret_else(
+    path, tmp_path, monkeypatch, inherit, passed
+):
+    secrets = {"AWS_REGION", "AWS_SECRET_ACCESS_KEY", "OUTLAST_URL", "PGPASSWORD"}
+    for name in secrets:
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    code = "import os; print(*sorted(os.environ))"
+
+    def shows() -> Command:
+        return Command([PYTHON, "-c", code], inherit=inherit, env={"OWN": "1"})
+
+    async with quick(path, logs=tmp_path / "logs") as app:
+        job = app.job(executor="command")(shows)
+        async with app.worker():
+            handle = await job.enqueue()
+            await handle.wait(LONG)
+        names = set(text_of((await first_run(app, handle)).log_path).split())
+
+    assert names & secrets == passed
+    assert {"PATH", "LC_ALL", "OWN", "OUTLAST_JOB_ID"} <= names
+
+
+async def test_the_log_of_a_command_is_for_its_owner_alone(app, worker):
+    handle = await run(app, "cmd", python("print(1)"))
+    await handle.wait(LONG)
+
+    path = Path((await first_run(app, handle)).log_path)
+
+    assert path.stat().st_mode & 0o777 == 0o600  # noqa: ASYNC240 - a test may wait for the disk
+    assert path.parent.stat().st_mode & 0o777 == 0o700

@@ -13,7 +13,7 @@ from outlast.cli.command import CommandContext, command
 from outlast.cli.json_values import stored_json
 from outlast.cli.show import find
 from outlast.core.ids import JobId
-from outlast.core.printable import printable_lines
+from outlast.core.printable import printable, printable_lines
 from outlast.core.progress import describe_progress
 from outlast.core.run import RunRecord
 
@@ -53,6 +53,7 @@ class JobLogFollower:
         self._raw = raw and not ctx.out.as_json
         self._decoders: defaultdict[str, IncrementalNewlineDecoder] = defaultdict(_new_decoder)
         self._read: dict[str, int] = {}
+        self._refused: set[str] = set()
         self._events = 0
         self._progress: str | None = None
 
@@ -85,13 +86,29 @@ class JobLogFollower:
             out.line(text)
 
     def _print_file(self, run: RunRecord) -> None:
-        if run.log_path is None or not Path(run.log_path).is_file():
+        path = None if run.log_path is None else self._log_file(run.log_path)
+        if run.log_path is None or path is None:
             return
-        with Path(run.log_path).open("rb") as file:
+        with path.open("rb") as file:
             file.seek(self._read.get(run.log_path, 0))
             while block := file.read(BLOCK_BYTES):
                 self._print(block, run)
             self._read[run.log_path] = file.tell()
+
+    def _log_file(self, stored: str) -> Path | None:
+        """Return the log file; None if it is gone, or lies elsewhere: a store may name any file."""
+        folder, path = self._ctx.app.settings.logs.resolve(), Path(stored).resolve()
+        if not path.is_file():
+            return None
+        if path.is_relative_to(folder):
+            return path
+        if stored not in self._refused:
+            self._refused.add(stored)
+            self._ctx.out.message(
+                f"{printable(stored)} is not shown, because it is not below {folder}; run this in "
+                "the folder of the worker, or give the app the same logs= folder"
+            )
+        return None
 
     def _print(self, block: bytes, run: RunRecord) -> None:
         if self._raw:

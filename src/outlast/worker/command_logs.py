@@ -23,8 +23,8 @@ LogFiles = Mapping[JobId, Collection[Path]]
 
 
 def log_path(folder: Path, claim: Claim) -> Path:
-    """Return the log file of a run; creates the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Return the log file of a run; creates the folder, for this user alone."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9.-]", "_", f"{claim.job_id}.{claim.run_id}.log")
     return folder.absolute() / name
 

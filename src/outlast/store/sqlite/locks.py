@@ -12,6 +12,7 @@ from outlast.core.limits import check_name
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.errors import OperatorError, StoreReadOnly
 from outlast.store.fork_safety import close_in_children
+from outlast.store.sqlite.file_modes import file_mode, folder_mode
 
 _DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -68,14 +69,13 @@ class FileLocks:
         folder = lock_folder(self._database)
         # With the suffix every name is a valid file name, "." and ".." too. On a file system that
         # ignores case two names share one lock: one of them is refused, never are both held.
-        path = folder / f"{name}.lock"
+        path, mode = folder / f"{name}.lock", file_mode(self._database)
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(folder_mode(self._database), exist_ok=True)
             is_single_use = name.startswith(_SINGLE_USE_PREFIXES) and not shared
+            removed = path if is_single_use else None
             return close_in_children(
-                lambda: FileLock(
-                    _open_locked(path, shared=shared), self._held, path if is_single_use else None
-                )
+                lambda: FileLock(_open_locked(path, mode, shared=shared), self._held, removed)
             )
         except BlockingIOError:
             return None
@@ -104,7 +104,7 @@ def lock_folder(database: Path) -> Path:
     return resolved.with_name(f"{resolved.name}-locks")
 
 
-def _open_locked(path: Path, *, shared: bool) -> int:
+def _open_locked(path: Path, mode: int, *, shared: bool) -> int:
     """Open and lock the file; raises BlockingIOError if another holder has the lock."""
     try:
         import fcntl  # noqa: PLC0415 - not every system has it
@@ -113,7 +113,7 @@ def _open_locked(path: Path, *, shared: bool) -> int:
     flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         with ExitStack() as closing:
-            file = os.open(path, flags, 0o644)
+            file = os.open(path, flags, mode)
             closing.callback(os.close, file)
             # flock, not a POSIX lock: closing any descriptor of the file would release that one.
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

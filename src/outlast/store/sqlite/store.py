@@ -23,6 +23,7 @@ from outlast.store.contract.transactions import CURRENT_TRANSACTION
 from outlast.store.sql_files import Probe
 from outlast.store.sqlite.caller_connection import caller_cursor, with_caller_connection
 from outlast.store.sqlite.connection import connect, require_version, require_writable, translated
+from outlast.store.sqlite.file_modes import create_private
 from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.locks import FileLock, FileLocks
 from outlast.store.sqlite.migrate import enable_write_ahead_log, migrate, require_outlast_schema
@@ -82,7 +83,6 @@ class SqliteStore(
             Capability.SHARED,
             Capability.TRANSACTIONS,
             Capability.ONE_WRITE_LOCK,
-            Capability.SEALS,
             Capability.MAINTENANCE_CHECK,
             Capability.KERNEL_LOCKS,
         }
@@ -212,6 +212,7 @@ class SqliteStore(
     def _start(self) -> None:
         require_version()
         _refuse_after_fork(self.path)
+        create_private(self.path)
         self._migrate()
         connection: sqlite3.Connection = connect(self.path, busy=self._busy)
         with translated(self.path):

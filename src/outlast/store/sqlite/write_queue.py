@@ -24,6 +24,7 @@ from typing import Final
 
 from outlast.errors import StoreBusy
 from outlast.store.fork_safety import close_in_children
+from outlast.store.sqlite.file_modes import file_mode, folder_mode
 from outlast.store.sqlite.locks import lock_folder
 
 ATTEMPT_INTERVAL_S: Final = 0.001
@@ -36,8 +37,9 @@ class QueuedLock:
     A lock held by this object excludes every other object, in this process too.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, database: Path, path: Path) -> None:
         """Open the file when it is first used."""
+        self._database = database
         self._path = path
         self._file: int | None = None
         self._gate = threading.Lock()
@@ -90,13 +92,13 @@ class QueuedLock:
     def _open(self) -> bool:
         if self._file is None:
             with suppress(OSError):
-                self._path.parent.mkdir(exist_ok=True)
+                self._path.parent.mkdir(folder_mode(self._database), exist_ok=True)
                 close_in_children(self._open_file)
         return self._file is not None
 
     def _open_file(self) -> "QueuedLock":
         flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        self._file = os.open(self._path, flags, 0o644)
+        self._file = os.open(self._path, flags, file_mode(self._database))
         return self
 
     def _try(self) -> bool:
@@ -181,7 +183,7 @@ class TransactionTurn:
         """Queue for that connection beside its file, for up to `busy` seconds."""
         self._connection = connection
         self._database = database
-        self._transactions = QueuedLock(lock_folder(database) / "transaction.queue")
+        self._transactions = QueuedLock(database, lock_folder(database) / "transaction.queue")
         self._writes = _write_queue(database)
         self._deadline = 0.0
         self._busy = busy
@@ -215,7 +217,7 @@ class TransactionTurn:
 
 
 def _write_queue(database: Path) -> QueuedLock:
-    return QueuedLock(lock_folder(database) / "write.queue")
+    return QueuedLock(database, lock_folder(database) / "write.queue")
 
 
 def _begin_until(begin: Callable[[], object], deadline: float) -> None:

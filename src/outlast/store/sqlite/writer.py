@@ -46,8 +46,9 @@ class WriteTransaction:
     """An open transaction as the write functions see it.
 
     `now` is the wall clock and `mono` the monotonic clock, both in microseconds and read once. With
-    `isolate_items` every item runs under its own savepoint. The `notify_…` fields collect what
-    the commit announces; the queue `""` stands for a queue that is not known.
+    `isolate_items` every item runs under its own savepoint. `is_handlers`: it commits with the
+    writes of a handler. The `notify_…` fields collect what the commit announces; the queue `""`
+    stands for a queue that is not known.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class WriteTransaction:
         self.now = to_micros(clock.now())
         self.mono = clock.monotonic()
         self.isolate_items = isolate_items
+        self.is_handlers = False
         self.notify_queues: set[str] = set()
         self.notify_ended = False
         self.notify_cancelled = False

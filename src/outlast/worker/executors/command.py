@@ -50,7 +50,7 @@ class CommandExecutor:
 
     async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:
         """Call the handler in a thread, then run the command it returned."""
-        command = await self._threads.run(active.handler, params)
+        command = await self._threads.call(active, params)
         if not isinstance(command, Command):
             return _require_outcome(active, command)
         self._on_executor_changed(active.claim.lease, "command")
@@ -73,7 +73,7 @@ class CommandExecutor:
             process.kill_and_wait()
 
     async def _run(self, active: ActiveRun, command: Command, path: Path) -> ProcessExit:
-        env = {**os.environ, **command.env, **_job_environment(active.claim)}
+        env = command.environment(os.environ) | _job_environment(active.claim)
         process = GuardedProcess(
             command.argv, cwd=command.cwd, env=env, log=path, limit=self._limit
         )

@@ -134,8 +134,9 @@ class ProcessOutput:
         self._tail = b""
 
     def open(self) -> None:
-        """Create the file."""
-        self._file = self._path.open("wb", buffering=0)
+        """Create the file, for this user alone."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(self._path, flags, 0o600), "wb", buffering=0)
 
     def copy(self, source: Any) -> None:
         """Read the pipe to its end, also beyond the limit: a full pipe would block the process."""
