@@ -5,7 +5,7 @@ import re
 import secrets
 import socket
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from random import SystemRandom
 from types import TracebackType
@@ -22,12 +22,11 @@ from typing import (
 )
 
 from outlast.admin import Admin
+from outlast.app_hooks import Hooks
 from outlast.app_name import app_name, calling_frame
 from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
 from outlast.core.duration import Duration
-from outlast.core.failure import Sink
-from outlast.core.failure_sink import FailureSink
 from outlast.core.ids import Ids
 from outlast.core.retry import Backoff, Delays
 from outlast.jobs import enqueue_many
@@ -37,6 +36,7 @@ from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import default_name
 from outlast.jobs.jobtype import Bound, JobType
+from outlast.jobs.lifespan import NO_LIFESPAN, check_lifespan
 from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
@@ -55,10 +55,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound=Sink)
 
 
-class Outlast(Admin):
+class Outlast(Hooks, Admin):
     """Durable jobs over one store.
 
     `app = Outlast("sqlite:///jobs.db")`; without a URL the variable OUTLAST_URL names the store.
@@ -66,6 +65,8 @@ class Outlast(Admin):
     by name: `Outlast(url, lease="30s", renew="10s")`.
 
     `name` (default: the module that creates the app) tells apps apart that share a store.
+    `lifespan` is an async context manager around the work of each process, and its value is
+    `run.context`.
 
     Attributes:
         name: The name of the app.
@@ -80,15 +81,20 @@ class Outlast(Admin):
         *,
         name: str | None = None,
         settings: Settings | None = None,
+        lifespan: "Callable[[Outlast], AbstractAsyncContextManager[Any]] | None" = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
+        if lifespan is not None:
+            check_lifespan(lifespan)
+        self._lifespan = lifespan
         self.name = app_name(name, calling_frame())
         given = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
         url = url_from_environment() if url is None else url
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
-        self._failure_sinks: list[FailureSink] = []
+        self._failure_sinks = []
+        self._middleware = []
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
         self.settings = _with_store_defaults(given, self._store)
@@ -184,28 +190,18 @@ class Outlast(Admin):
                 errors=errors,
                 unknown_error=unknown_error,
             )
-            job_type: JobType[..., Any] = JobType(handler, policy, self._client)
+            job_type: JobType[..., Any] = JobType(handler, policy, self._client, self._middleware)
             self.registry.add(job_type)
             return job_type
 
         return register if function is None else register(function)
 
-    def on_failure(self, sink: S, *, show: Iterable[str] = ()) -> S:
-        """Call `sink` for every failed attempt: `app.on_failure(Sentry(), show=["user_id"])`.
-
-        The worker of the attempt calls it with a `Failure`, in a separate thread; register it
-        before the worker is created. Its errors do not affect the job. It gets the names of all
-        params and the values of those in `show` (`order.city` for a nested one); other values
-        are redacted from the error text too. Also usable as a decorator.
-        """
-        self._failure_sinks.append(FailureSink.new(sink, show))
-        return sink
-
     async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
         """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
 
         Each job is stored or refused by itself; PartialEnqueueError, at the end, names those
-        that were refused.
+        that were refused. If the store fails, `answers` of its error has the handle of each job
+        that is stored, None for each that may be; the jobs behind the last answer were not sent.
         """
         return await enqueue_many.enqueue_many(self._client, bound, tx=tx)
 
@@ -242,6 +238,7 @@ class Outlast(Admin):
             failure_sinks=tuple(self._failure_sinks),
             app_name=self.name,
             declared_schedules=lambda: sorted(self._declared),
+            lifespan=self._new_lifespan() or NO_LIFESPAN,
         )
 
     def _background_services(self) -> "BackgroundServices":

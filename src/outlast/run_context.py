@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from os import PathLike, fspath
-from typing import Final
+from typing import Any, Final
 
 from outlast.core.ids import JobId, RunId
 from outlast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, MAX_PATH, is_storable
@@ -15,6 +15,9 @@ from outlast.run_transaction import Begin, RunTransaction
 from outlast.store.contract.transactions import Transaction
 
 __all__ = ["Begin", "Run", "WorkerRun"]
+
+NO_CONTEXT: Final = object()
+"""Stands for the value of an app without a lifespan."""
 
 MAX_ROWS: Final = 10**15
 """Largest number of rows that one call of `Run.rows` accepts."""
@@ -31,6 +34,7 @@ class Run:
         "_begin",
         "_cancelled",
         "_claim",
+        "_context",
         "_has_news",
         "_is_lost",
         "_loop",
@@ -48,6 +52,7 @@ class Run:
         begin: Begin | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         notify: "Callable[[WorkerRun], None] | None" = None,
+        context: Any = NO_CONTEXT,
     ) -> None:
         """Create the run of a claim.
 
@@ -56,6 +61,7 @@ class Run:
             begin: Opens a transaction on `loop`; None if the store has no transactions.
             loop: The worker's event loop.
             notify: Called on the handler's thread when there is new progress to store.
+            context: The value of the app's lifespan.
         """
         self._claim = claim
         self._begin = begin
@@ -64,6 +70,7 @@ class Run:
         self._saw_stop_request = False
         self._is_lost = False
         self._notify = notify
+        self._context = context
         self._has_news = False
         self._progress: Progress | str | None = None
         self._artifacts: tuple[str, ...] = ()
@@ -99,6 +106,16 @@ class Run:
     def slot_at(self) -> datetime | None:
         """Time that the schedule planned for this job; None without a schedule."""
         return self._claim.slot_at
+
+    @property
+    def context(self) -> Any:
+        """Value of the lifespan in this process; give it its type: `db: Pool = run.context`."""
+        if self._context is NO_CONTEXT:
+            raise RunError(
+                f"run {self.id} has no context: its app has no lifespan; give it one with "
+                "Outlast(lifespan=…)"
+            )
+        return self._context
 
     @property
     def cancelled(self) -> bool:
@@ -214,6 +231,10 @@ class WorkerRun(Run):
     def put_back_progress(self) -> None:
         """Mark progress as not taken, because it could not be stored."""
         self._has_news = True
+
+    def enter(self, context: Any) -> None:
+        """Set the value of the lifespan of a handler process."""
+        self._context = context
 
     def note_progress(self, text: str) -> None:
         """Report the progress, as JSON, of a handler in another process."""

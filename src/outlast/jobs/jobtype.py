@@ -1,7 +1,7 @@
 """Job type: a handler with its policy, and the typed ways to enqueue it."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar
@@ -15,6 +15,7 @@ from outlast.jobs.enqueue_plan import NO_DIRECT_OPTIONS, EnqueuePlan
 from outlast.jobs.executor_choice import STOPS
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import read_class
+from outlast.jobs.middleware import Middleware
 from outlast.jobs.options import OnConflict, check_on_conflict, new_job
 from outlast.jobs.policy import Policy
 from outlast.jobs.signature import Signature, read_signature
@@ -31,7 +32,13 @@ class JobType(Generic[P, R_co]):
     await, a thread sees the request at its next checkpoint, a process or command is killed.
     """
 
-    def __init__(self, function: Callable[..., Any], policy: Policy, client: Client) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        policy: Policy,
+        client: Client,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
         call, signature = _read(function, policy)
         self.function: Final = call
         self.codec: Final = signature.params
@@ -50,6 +57,7 @@ class JobType(Generic[P, R_co]):
         self.dump_result: Final = signature.result.dump
         self.load_result: Final = signature.result.load
         self.client: Final = client
+        self.middleware: Final = middleware
         self._dump: Final = signature.params.dump
         self._positional: Final = signature.positional
         self._plan: Final = self.plan(new_job(policy))

@@ -1,10 +1,10 @@
 """Registry of an app's job types, by name."""
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from outlast.core.limits import read_json
 from outlast.core.suggestion import did_you_mean, nearest
 from outlast.errors import InvalidType, TypeNotFound
 from outlast.jobs.jobtype import JobType
@@ -88,4 +88,4 @@ class Registry:
         """Return a result by its type's annotation; plain JSON values if it is not registered."""
         if type_name in self._types:
             return self._types[type_name].load_result(text)
-        return None if text is None else json.loads(text)
+        return None if text is None else read_json(text, what=f'result of "{type_name}"')

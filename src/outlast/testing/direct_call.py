@@ -14,12 +14,17 @@ from outlast.worker.run_outcome import ActiveRun
 
 
 async def call_handler(
-    kind: JobType[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, ids: Ids
+    kind: JobType[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    ids: Ids,
+    context: Any,
 ) -> Any:
     """Call a handler and return its result after a JSON round trip; outcomes as they are."""
     claim = _claim(kind, kind.encode_params(args, kwargs), ids)
     loop = asyncio.get_running_loop()
-    active = ActiveRun(claim, kind, lambda claim, _: WorkerRun(claim, loop=loop))
+    active = ActiveRun(claim, kind, lambda claim, _: WorkerRun(claim, loop=loop, context=context))
     value = await _call(active, kind.load(claim.params))
     if isinstance(value, HandlerOutcome):
         return value
@@ -31,7 +36,7 @@ async def _call(active: ActiveRun, params: dict[str, Any]) -> object:
         return await active.handler(**params)
     threads = ThreadExecutor(1)
     try:
-        return await threads.run(active.handler, params)
+        return await threads.call(active, params)
     finally:
         threads.close_now()
 

@@ -19,6 +19,7 @@ from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import RunStatus
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
+from outlast.run_context import NO_CONTEXT
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.worker.engine import WorkerEngine
@@ -91,9 +92,10 @@ class Drained(Sequence[DrainedRun]):
 
 
 class Drainer:
-    """Drains an app's store; `drained` has all runs so far."""
+    """Drains an app's store; `drained` has all runs so far, `context` is that of the runs."""
 
     def __init__(self, app: Outlast, store: Store, *, ids: Ids, logs: Path) -> None:
+        self.context: Any = NO_CONTEXT
         self._store = store
         self._registry = _in_this_process(app.registry)
         self._settings = app.settings.with_(prefetch=0, logs=logs)
@@ -133,6 +135,7 @@ class Drainer:
     ) -> int | None:
         held = _RecordingLeaseTable(room)
         engine = self._engine(held, queues, concurrency)
+        engine.context = self.context
         engine.prepare(HOLDER)
         ear = _CancelListener(self._store, held, engine, self._settings.lease)
         try:

@@ -1,8 +1,8 @@
 """Test harness: an app over a store and a clock of the test."""
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, ParamSpec, Self, TypeVar
@@ -15,6 +15,7 @@ from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidType
 from outlast.jobs.jobtype import JobType
+from outlast.run_context import NO_CONTEXT
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
@@ -37,6 +38,8 @@ class Harness:
     `with Harness(app, store, clock, ids=ids) as jobs: …` is the fixture `outlast`. The clock
     stands still until `advance` moves it. Backoff has its maximum jitter: after
     `Backoff(base="1m")`, `advance("1m")` makes the first retry due.
+
+    The lifespan of the app is around each drain and each `run`; set `context` to replace it.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Harness:
         self.store = store
         self.clock = clock
         self._ids = ids
+        self.context: Any = NO_CONTEXT
         self._logs = logs
         self._block = ExitStack()
         self._runner: asyncio.Runner | None = None
@@ -128,7 +132,9 @@ class Harness:
         Exceptions of the handler are raised; a `Snooze`, `Skip`, `Cancel`, `RetryAfter` or
         `Command` is returned as it is. The run is the first attempt and has no transaction.
         """
-        return await call_handler(self._type(job_type), args, kwargs, ids=self._ids)
+        kind = self._type(job_type)
+        async with self._lifespan() as context:
+            return await call_handler(kind, args, kwargs, ids=self._ids, context=context)
 
     def jobs(
         self,
@@ -218,10 +224,25 @@ class Harness:
                 await drainer.drain(limit=room, **how)
             return limit is None or drainer.count < limit
 
-        if schedules:
-            await ScheduleReplay(self.store, self.clock, self._ids.job).run(drain)
-        await drain()
+        async with self._lifespan() as drainer.context:
+            if schedules:
+                await ScheduleReplay(self.store, self.clock, self._ids.job).run(drain)
+            await drain()
         return drainer.drained
+
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[Any]:
+        """Enter the lifespan of the app unless the test gave a context."""
+        app, is_replaced = self.app, self.context is not NO_CONTEXT
+        lifespan = None if is_replaced else app._new_lifespan()  # noqa: SLF001 - same package
+        if lifespan is None:
+            yield self.context
+            return
+        context = await lifespan.start()
+        try:
+            yield context
+        finally:
+            await lifespan.stop()
 
     def _type(self, asked: JobType[..., Any] | str) -> JobType[..., Any]:
         if isinstance(asked, str):

@@ -15,7 +15,7 @@ from outlast.core.state import Loss, RunStatus
 from outlast.errors import OperatorError, OutlastError
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.registry import Registry
-from outlast.run_context import Begin, WorkerRun
+from outlast.run_context import NO_CONTEXT, Begin, WorkerRun
 from outlast.worker import log_events
 from outlast.worker.deadlines import Deadlines
 from outlast.worker.executors.base import Executor
@@ -48,6 +48,7 @@ class AttemptRunner:
         leases: LeaseTable,
         reporter: ProgressReporter | None,
         is_torn_down: Callable[[], bool],
+        context: Any = NO_CONTEXT,
     ) -> None:
         self._registry = registry
         self._judge = judge
@@ -58,6 +59,7 @@ class AttemptRunner:
         self._leases = leases
         self._reporter = reporter
         self._is_torn_down = is_torn_down
+        self._context = context
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._on_timeout, self._abandon_stuck)
         self.active: dict[tuple[JobId, int], ActiveRun] = {}
@@ -104,7 +106,7 @@ class AttemptRunner:
         notify = None if self._reporter is None else self._reporter.notify
         # The policy of the type decides, also where a test replaces the executor.
         begin = None if kind.policy.executor in {"process", "command"} else self._begin
-        return WorkerRun(claim, begin=begin, loop=self._loop, notify=notify)
+        return WorkerRun(claim, begin=begin, loop=self._loop, notify=notify, context=self._context)
 
     def _record_start(self, claim: Claim, kind: AnyType) -> None:
         name = kind.executor

@@ -16,6 +16,7 @@ from outlast.core.limits import check_name
 from outlast.core.run import Lease, LeaseHolder
 from outlast.core.worker import WorkerInfo
 from outlast.errors import OperatorError
+from outlast.jobs.lifespan import NO_LIFESPAN, Lifespan
 from outlast.jobs.registry import Registry
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
@@ -62,7 +63,9 @@ class Worker:
         failure_sinks: Sequence[FailureSink] = (),
         app_name: str = "",
         declared_schedules: Callable[[], Sequence[str]] = tuple,
+        lifespan: Lifespan = NO_LIFESPAN,
     ) -> None:
+        self._lifespan = lifespan
         self._app_name = app_name
         self._declared_schedules = declared_schedules
         self._store = store
@@ -100,6 +103,7 @@ class Worker:
         for warning in map(self._registry.unknown_queue, self._engine.queues):
             if warning is not None:
                 log.warning(warning)
+        self._engine.context = await self._lifespan.start()
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
@@ -138,6 +142,7 @@ class Worker:
         self._maintenance_task.cancel()
         self._services_task.cancel()
         self._engine.close()
+        await self._lifespan.stop()
         self._unwatch()
         self._unsubscribe()
         await self._renewer.stop()

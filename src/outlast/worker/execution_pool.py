@@ -5,13 +5,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from outlast.core.decide import Change
 from outlast.core.event import Event, Released, Stopped
 from outlast.core.run import Claim, Lease
 from outlast.jobs.registry import Registry
-from outlast.run_context import Begin
+from outlast.run_context import NO_CONTEXT, Begin
 from outlast.worker.attempt_runner import AttemptRunner
 from outlast.worker.executors.registry import make_executors
 from outlast.worker.lease_table import LeaseTable
@@ -54,6 +54,7 @@ class ExecutionPool:
         logs: Path,
         addresses: Mapping[str, str],
         record_progress: RecordProgress | None = None,
+        context: Any = NO_CONTEXT,
     ) -> None:
         self._judge = judge
         self._finish = finish
@@ -78,6 +79,7 @@ class ExecutionPool:
             leases=leases,
             reporter=self._reporter,
             is_torn_down=self._is_torn_down,
+            context=context,
         )
         self.tasks = [
             asyncio.create_task(self._slot(), name=f"outlast-slot-{n}") for n in range(concurrency)

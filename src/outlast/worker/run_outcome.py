@@ -1,6 +1,7 @@
 """Turns the outcome of a handler into the change that closes its run."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from outlast.core.command import Command
 from outlast.core.decide import Change, decide, succeed
 from outlast.core.error_text import error_text
 from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped
+from outlast.core.failure import ExceptionInfo
 from outlast.core.failure_sink import COUNTED
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_REASON, truncate
@@ -30,6 +32,7 @@ from outlast.errors import (
     StoreUnavailable,
     TransitionRefused,
 )
+from outlast.jobs.middleware import await_inside, call_inside, plain_only
 from outlast.jobs.registry import JobType
 from outlast.run_context import WorkerRun
 
@@ -108,7 +111,16 @@ class ActiveRun:
     @property
     def handler(self) -> Callable[..., Any]:
         """The callable that takes the job's params."""
-        return partial(self.kind.function, self.run) if self.kind.takes_run else self.kind.function
+        call = partial(self.kind.function, self.run) if self.kind.takes_run else self.kind.function
+        return self._inside(call) if self.kind.middleware else call
+
+    def _inside(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `call` inside the middleware that runs where the handler does."""
+        run, middleware = self.run, self.kind.middleware
+        if inspect.iscoroutinefunction(self.kind.function):
+            return lambda **params: await_inside(middleware, run, partial(call, **params))
+        plain = plain_only(middleware)
+        return lambda **params: call_inside(plain, run, partial(call, **params))
 
     def interrupt(self, event: Event) -> None:
         """Ask the handler to stop; `event` closes the run if the handler complies.
@@ -132,11 +144,12 @@ class EncodedResult:
 
 
 class RemoteError(Exception):
-    """An error of a handler process, as text, and whether it is permanent."""
+    """An error of a handler process, as text and as data, and whether it is permanent."""
 
-    def __init__(self, text: str, *, permanent: bool) -> None:
+    def __init__(self, text: str, *, raised: tuple[ExceptionInfo, ...], permanent: bool) -> None:
         super().__init__(text)
         self.text = text
+        self.raised = raised
         self.permanent = permanent
 
 

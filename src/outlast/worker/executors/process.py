@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from outlast.jobs.executor_choice import STOPS
-from outlast.worker.executors.guarded_process import GuardedProcess, ProcessExit, kill_all
+from outlast.worker.executors.guarded_process import (
+    TERMINATE_TIMEOUT_S,
+    GuardedProcess,
+    ProcessExit,
+    kill_all,
+)
 from outlast.worker.executors.process_protocol import (
     MAX_MESSAGE_BYTES,
     decode_outcome,
+    decode_raised,
     encode,
     encode_task,
 )
@@ -19,6 +25,9 @@ from outlast.worker.run_outcome import ActiveRun, EncodedResult, ProcessDied, Re
 
 IDLE_TIMEOUT_S: Final = 60.0
 """Seconds for which an idle handler process is kept."""
+
+IDLE_END_TIMEOUT_S: Final = TERMINATE_TIMEOUT_S + 1
+"""Seconds within which an idle handler process must end with its worker."""
 
 _BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -47,7 +56,13 @@ class ProcessExecutor:
             self._return(process, active)
 
     async def close(self) -> None:
-        """Kill all handler processes and wait for their end."""
+        """Let idle handler processes end their lifespan, then kill all and wait for their end."""
+        for process in self._idle:
+            process.guarded.terminate()
+        if self._idle:
+            await asyncio.wait(
+                [process.guarded.ended for process in self._idle], timeout=IDLE_END_TIMEOUT_S
+            )
         await kill_all([process.guarded for process in self._all])
 
     def close_now(self) -> None:
@@ -175,7 +190,11 @@ class HandlerProcess:
         elif "outcome" in message:
             self._answer.set_result(decode_outcome(message))
         elif "error" in message:
-            error = RemoteError(str(message["error"]), permanent=bool(message["permanent"]))
+            error = RemoteError(
+                str(message["error"]),
+                raised=decode_raised(message["raised"]),
+                permanent=bool(message["permanent"]),
+            )
             self._answer.set_exception(error)
         else:
             self._answer.set_result(EncodedResult(message["result"]))

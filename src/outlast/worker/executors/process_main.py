@@ -1,6 +1,5 @@
 """Main of a handler process: receives tasks, calls the handler and sends its outcome."""
 
-import asyncio
 import importlib
 import json
 import os
@@ -11,10 +10,9 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from functools import partial
 from os import PathLike
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from outlast.core.classify import ErrorClass
 from outlast.core.error_text import error_text
@@ -23,7 +21,14 @@ from outlast.core.run import Claim
 from outlast.errors import TypeNotFound
 from outlast.jobs.registry import JobType, Registry
 from outlast.run_context import WorkerRun
-from outlast.worker.executors.process_protocol import decode_task, encode, encode_outcome
+from outlast.worker.executors.process_call import call_handler
+from outlast.worker.executors.process_lifespans import AppOfProcess, ProcessLifespans
+from outlast.worker.executors.process_protocol import (
+    decode_task,
+    encode,
+    encode_outcome,
+    encode_raised,
+)
 
 PROGRESS_INTERVAL_S: Final = 0.1
 """Seconds between two progress messages; progress in between is coalesced."""
@@ -49,6 +54,7 @@ class HandlerServer:
         connection.set_inheritable(False)  # a program the handler starts must not keep it open
         self._socket = connection
         self._send_lock = threading.Lock()
+        self._lifespans = ProcessLifespans()
         self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._progress: queue.SimpleQueue[WorkerRun] = queue.SimpleQueue()
 
@@ -62,6 +68,8 @@ class HandlerServer:
                 _flush()
                 self.send(answer)
         except Terminated:
+            with suppress(Terminated):
+                self._lifespans.close()
             _flush()
             os._exit(TERMINATED_EXIT_STATUS)  # skip the threads that the handler left behind
         except OSError:  # the handler or the worker closed the socket
@@ -101,8 +109,12 @@ class HandlerServer:
         kind = None
         run = RemoteRun(claim, self)
         try:
-            kind = _registry(address).get(claim.type)
-            answer = _answer(kind, _call(kind, run, kind.load(claim.params)))
+            app = _app(address)
+            kind = app.registry.get(claim.type)
+            with self._lifespans.entered(app) as (runner, context):
+                run.enter(context)
+                value = call_handler(kind, run, kind.load(claim.params), runner)
+            answer = _answer(kind, value)
         except Terminated:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
@@ -132,21 +144,15 @@ class RemoteRun(WorkerRun):
         self._server.send({"rows": number})
 
 
-def _registry(address: str) -> Registry:
+def _app(address: str) -> AppOfProcess:
     """Import the app at an address, which comes from the worker and never from the store."""
     module, _, name = address.partition(":")
-    registry = getattr(getattr(importlib.import_module(module), name, None), "registry", None)
-    if not isinstance(registry, Registry):
+    app: Any = getattr(importlib.import_module(module), name, None)
+    if not isinstance(getattr(app, "registry", None), Registry):
         raise TypeNotFound(
             f"{address} is not an Outlast app; give the worker the address of the app"
         )
-    return registry
-
-
-def _call(kind: JobType[..., Any], run: WorkerRun, params: dict[str, Any]) -> object:
-    handler = partial(kind.function, run) if kind.takes_run else kind.function
-    value = handler(**params)
-    return asyncio.run(value) if asyncio.iscoroutine(value) else value
+    return cast("AppOfProcess", app)
 
 
 def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
@@ -159,7 +165,11 @@ def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
 
 def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, Any]:
     verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.classify(error)
-    return {"error": error_text(error), "permanent": verdict is ErrorClass.PERMANENT}
+    return {
+        "error": error_text(error),
+        "raised": encode_raised(error),
+        "permanent": verdict is ErrorClass.PERMANENT,
+    }
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

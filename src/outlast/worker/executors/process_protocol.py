@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from outlast.core.delivery import Delivery
+from outlast.core.failure import ExceptionInfo, Frame
+from outlast.core.failure_sink import raised_by
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 from outlast.core.run import Claim
 
@@ -45,6 +47,22 @@ def encode_outcome(value: HandlerOutcome) -> dict[str, Any]:
         )
     delay = value.delay // _MICROSECOND if isinstance(value, Snooze | RetryAfter) else None
     return {"outcome": name, "delay": delay, "reason": getattr(value, "reason", None)}
+
+
+def encode_raised(error: BaseException) -> list[dict[str, Any]]:
+    """Return the exception and its causes for a message; none if their own code raises."""
+    try:
+        return [asdict(each) for each in raised_by(error)]
+    except Exception:  # noqa: BLE001 - the run has its text
+        return []
+
+
+def decode_raised(message: list[dict[str, Any]]) -> tuple[ExceptionInfo, ...]:
+    """Return the exception and its causes from a message."""
+    return tuple(
+        ExceptionInfo(**{**each, "frames": tuple(Frame(**frame) for frame in each["frames"])})
+        for each in message
+    )
 
 
 def decode_outcome(message: dict[str, Any]) -> HandlerOutcome:

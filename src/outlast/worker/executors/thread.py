@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from outlast.jobs.executor_choice import STOPS
+from outlast.jobs.middleware import async_only, await_inside
 from outlast.worker.run_outcome import ActiveRun
 
 
@@ -20,10 +21,12 @@ class ThreadExecutor:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="outlast-handler")
 
     async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:
-        """Call the handler in a thread."""
-        return await self.run(active.handler, params)
+        """Call the handler in a thread, inside its middleware."""
+        call = partial(self._run, active.handler, params)
+        outer = async_only(active.kind.middleware) if active.kind.middleware else ()
+        return await await_inside(outer, active.run, call) if outer else await call()
 
-    async def run(self, function: Callable[..., Any], params: dict[str, Any]) -> Any:
+    async def _run(self, function: Callable[..., Any], params: dict[str, Any]) -> Any:
         """Call a function in a thread; return its value or raise its error."""
         job = partial(contextvars.copy_context().run, _outcome, function, params)
         value, error = await asyncio.get_running_loop().run_in_executor(self._threads, job)
