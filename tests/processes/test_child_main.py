@@ -13,12 +13,14 @@ class Line:
 
     def __init__(self, *, closes=False):
         self.said = []
+        self.later = asyncio.Queue()
         self._closes = closes
 
     async def messages(self):
         if not self._closes:
             yield {"is": "start", "instance_id": "here", "boot_id": "now"}
-            await asyncio.Event().wait()
+            while True:
+                yield await self.later.get()
 
     def send(self, kind, **values):
         self.said.append(kind)
@@ -123,3 +125,36 @@ async def test_child_tells_its_supervisor_when_the_declared_schedules_are_writte
         await running
 
     assert written.is_set()
+
+
+async def test_child_claims_at_once_when_its_supervisor_took_jobs_over():
+    line, woken = Line(), asyncio.Event()
+
+    class Woken(Working):
+        def wake(self):
+            woken.set()
+
+    working = Woken()
+    child = WorkerChild(
+        working,
+        working,
+        Settings(),
+        leases=working,
+        channel=line,
+        is_orphan=lambda: False,
+        crash=lambda: None,
+    )
+    line.later.put_nowait({"is": "wake"})  # before it works: ignored
+    running = asyncio.create_task(child.run())
+    async with asyncio.timeout(120):
+        while "started" not in line.said:  # noqa: ASYNC110 - no event signals it
+            await asyncio.sleep(0.001)
+    assert not woken.is_set()
+
+    line.later.put_nowait({"is": "wake"})
+
+    async with asyncio.timeout(120):
+        await woken.wait()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running

@@ -1,18 +1,21 @@
 """A living worker keeps its name while the connection of its lock is broken."""
 
+import asyncio
 import re
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, WorkerInfo
 from outlast.process_identity import process_name
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.stores import ids_for_test
-from outlast.worker.supervisor.identity import identify
+from outlast.worker.supervisor.identity import identify, join_identity, remove_boot_lock
 from outlast.worker.supervisor.options import WorkerOptions
 from support.dead_process import dead_process_name
 from support.engines.memory import MemoryEngine
@@ -59,13 +62,40 @@ async def named(store: KeyValueStore) -> str:
 async def test_a_worker_that_may_be_alive_keeps_its_name_though_its_lock_is_free(
     store: KeyValueStore, clock: FakeClock
 ) -> None:
-    await register(store, process_name(SUPERVISED_BOOT_PREFIX, "1"))
+    await register(store, f"{SUPERVISED_BOOT_PREFIX}0123456789abcdef.1.1.on-another-machine")
 
     while_it_may_live = await named(store)
     clock.advance(2 * MINUTE)
 
     assert while_it_may_live == f"{HOST}-2"
     assert await named(store) == f"{HOST}-1"
+
+
+async def test_a_frozen_worker_of_this_machine_keeps_its_name_though_its_heartbeat_has_expired(
+    store: KeyValueStore, clock: FakeClock
+) -> None:
+    await register(store, process_name(SUPERVISED_BOOT_PREFIX, "1"))
+    clock.advance(2 * MINUTE)
+
+    assert await named(store) == f"{HOST}-2"
+
+
+async def test_stopping_worker_does_not_wait_until_its_killed_child_counts_as_dead(
+    clock: FakeClock,
+) -> None:
+    engine = MemoryEngine()
+    engine.limits = replace(engine.limits, beat=600.0)
+    supervisor, child = [KeyValueStore(engine, clock=clock) for _ in range(2)]
+    holder = LeaseHolder(instance_id=f"{HOST}-1", boot_id="tree.1")
+    for each in (supervisor, child):
+        await each.open()
+    assert await join_identity(child, holder), "it is killed: it never releases its lock"
+
+    async with asyncio.timeout(120):
+        await remove_boot_lock(supervisor, holder)
+
+    await child.close()
+    await supervisor.close()
 
 
 async def test_the_name_of_a_worker_that_is_proved_dead_is_free_at_once(

@@ -46,3 +46,16 @@ async def test_child_that_still_loads_its_app_is_not_silent(role, ended):
         found += await watchdog.check_once()
 
     assert found == ended
+
+
+def test_a_child_that_is_silent_is_reported_until_it_is_gone():
+    clock = FakeClock()
+    members = [Silent(ChildRole.WORKING, clock)]
+    watchdog = ChildWatchdog(None, Settings(max_silence="3s"), clock=clock, members=lambda: members)
+    assert not watchdog.has_silent_child()
+
+    clock.advance(timedelta(seconds=4))
+    assert watchdog.has_silent_child()
+    members.clear()
+
+    assert not watchdog.has_silent_child()

@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "template": Subcommand("template", "template_group", "Manage stored job definitions."),
     "group": Subcommand("group", "group_group", "List, show and cancel groups of jobs."),
     "workers": Subcommand("workers", "workers_command", "List the workers."),
+    "health": Subcommand("health", "health_command", "Ask a worker whether it is ready."),
     "top": Subcommand("top", "top_command", "Watch queues and running jobs live."),
     "doctor": Subcommand("doctor", "doctor_command", "Run health checks."),
     "verify": Subcommand("verify", "verify_command", "Check every job against the invariants."),

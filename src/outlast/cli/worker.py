@@ -5,6 +5,8 @@ import logging
 import os
 import secrets
 import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from random import SystemRandom
 
 import click
@@ -19,7 +21,11 @@ from outlast.errors import OutlastError
 from outlast.scheduler.loop import TriggerLoop
 from outlast.store.contract import Store
 from outlast.store.open import open_store
+from outlast.worker.supervisor.health import WorkerHealth
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
+from outlast.worker.supervisor.probe_address import ProbeAddress, parse_address
+from outlast.worker.supervisor.probe_server import ProbeServer
+from outlast.worker.supervisor.service_manager import ServiceManager
 from outlast.worker.supervisor.supervisor import Supervisor
 
 log = logging.getLogger("outlast.worker")
@@ -39,6 +45,23 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
     if unit is None or not number.isdigit() or not int(number):
         raise click.BadParameter(f"{value!r} is not a size; write 500M or 2G")
     return int(number) * unit
+
+
+def _listen(_: click.Context, __: click.Parameter, value: str | None) -> ProbeAddress | None:
+    try:
+        return None if value is None else parse_address(value)
+    except OutlastError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _check_listen(address: ProbeAddress | None, *, is_public: bool) -> None:
+    if is_public and address is None:
+        raise click.UsageError("--health-public needs --health, such as --health 0.0.0.0:8080")
+    if address is not None and not address.is_loopback and not is_public:
+        raise click.UsageError(
+            f"other machines reach {address}; write --health 127.0.0.1:{address.port}, or add "
+            "--health-public, which serves only /healthz and /readyz without details"
+        )
 
 
 @click.command("worker")
@@ -103,7 +126,23 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
     show_default=True,
     help="Format of the log on stderr.",
 )
-def worker_command(app: str | None, app_option: str | None, **options: object) -> None:
+@click.option(
+    "--health",
+    callback=_listen,
+    help="Serve probes here: /healthz, /readyz, /backlog. Such as 127.0.0.1:8080.",
+)
+@click.option(
+    "--health-public",
+    is_flag=True,
+    help="Let --health be an address that other machines reach; /backlog and reasons are left out.",
+)
+def worker_command(
+    app: str | None,
+    app_option: str | None,
+    health: ProbeAddress | None,
+    health_public: bool,
+    **options: object,
+) -> None:
     """Run the jobs of APP, given as module:attribute, in OUTLAST_APP or in pyproject.toml.
 
     SIGTERM or Ctrl-C: claim no more jobs, let running jobs end within the app's grace, release the
@@ -111,8 +150,9 @@ def worker_command(app: str | None, app_option: str | None, **options: object) -
     store is unusable. Exit 3: another worker has the same instance id or scope.
     """
     plan = WorkerOptions(app=_address(app or app_option), **options)  # type: ignore[arg-type]  # click checks them
+    _check_listen(health, is_public=health_public)
     configure(plan.log_level, plan.log_format, non_blocking=True)
-    sys.exit(asyncio.run(_run(plan)))
+    sys.exit(asyncio.run(_run_with_probes(plan, health, is_public=health_public)))
 
 
 def _address(app: str | None) -> str:
@@ -135,7 +175,31 @@ def _report(why: str) -> None:
     click.echo(printable(f"outlast: {why}"), err=True)
 
 
-async def _run(plan: WorkerOptions) -> int:
+def _reporter(plan: WorkerOptions) -> Callable[[str], None]:
+    return log.error if plan.log_format == "json" else _report
+
+
+async def _run_with_probes(
+    plan: WorkerOptions, address: ProbeAddress | None, *, is_public: bool
+) -> int:
+    """Run the worker, and answer probes and the service manager meanwhile."""
+    manager = ServiceManager.take(os.environ)
+    health = WorkerHealth(SystemClock(), manager.notify)
+    async with AsyncExitStack() as stack:
+        if address is not None:
+            server = ProbeServer(health, is_public=is_public)
+            try:
+                await stack.enter_async_context(server.listening(address))
+            except OSError as error:
+                why = error.strerror or str(error)
+                _reporter(plan)(f"cannot listen on {address}: {why}; give --health another port")
+                return WorkerExit.UNUSABLE
+        alive = asyncio.create_task(manager.keep_alive(lambda: health.is_live))
+        stack.callback(alive.cancel)
+        return await _run(plan, health)
+
+
+async def _run(plan: WorkerOptions, health: WorkerHealth) -> int:
     clock = SystemClock()
     ids = Ids(clock.now, secrets.randbits)
     random = SystemRandom().random
@@ -153,7 +217,8 @@ async def _run(plan: WorkerOptions) -> int:
         ids=ids,
         random=random,
         exit_now=_abandon,
-        report=log.error if plan.log_format == "json" else _report,
+        health=health,
+        report=_reporter(plan),
         background_services=trigger,
     )
     return await supervisor.run()

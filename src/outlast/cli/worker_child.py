@@ -14,10 +14,11 @@ from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
 from outlast.cli.logging_setup import configure
 from outlast.clock import SystemClock
+from outlast.core.address import shown_address
 from outlast.errors import OutlastError
+from outlast.jobs.lifespan import NO_LIFESPAN
 from outlast.process_identity import keep_mark
 from outlast.scheduler.loop import sync_declared
-from outlast.store.open import without_password
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
@@ -78,6 +79,7 @@ async def _work(
         is_orphan=lambda: is_supervisor_gone(lifeline),
         crash=lambda: os._exit(WorkerExit.FAILED),
         write_schedules=lambda: sync_declared(app.sync_schedules),
+        lifespan=app._new_lifespan() or NO_LIFESPAN,  # noqa: SLF001 - the app's own command
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))
     guard_leases(held, app.settings.lease)
@@ -96,7 +98,7 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
         )
     return {
         "url": app.url,
-        "store": without_password(app.url),
+        "store": shown_address(app.url),
         "app": app.name,
         "schedules": sorted(app._declared),  # noqa: SLF001 - the app's own command
         "settings": app.settings.dump(),

@@ -15,7 +15,8 @@ from outlast.core.event import ZERO
 from outlast.core.ids import JobId
 from outlast.core.run import Lease, LeaseHolder
 from outlast.core.state import State
-from outlast.errors import OperatorError
+from outlast.errors import ConfigurationError, OperatorError
+from outlast.jobs.lifespan import NO_LIFESPAN, Lifespan
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
 from outlast.store.contract.notifications import Topic
@@ -55,6 +56,7 @@ class WorkerChild:
         is_orphan: Callable[[], bool],
         crash: Callable[[], None],
         write_schedules: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        lifespan: Lifespan = NO_LIFESPAN,
     ) -> None:
         """Create a child.
 
@@ -65,6 +67,7 @@ class WorkerChild:
         self._is_orphan = is_orphan
         self._crash = crash
         self._write_schedules = write_schedules
+        self._lifespan = lifespan
         self._store = store
         self._engine = engine
         self._settings = settings
@@ -86,6 +89,7 @@ class WorkerChild:
             await self._engine.stop(grace)
             self._unsubscribe()
             self._engine.close()
+        await self._lifespan.stop()
         self._channel.send("stopped", settled=self._settled_counts())
         for task in tuple(self._tasks):
             task.cancel()
@@ -111,6 +115,10 @@ class WorkerChild:
                 self._engine.on_renewal(Lease(JobId(job), token), Renewal(held, cancel))
             case {"is": "event", "event": event, "fields": fields}:
                 forward(TelemetryEvent(event, fields))
+            case {"is": "wake"} if self._has_started.is_set():
+                self._engine.wake()
+            case {"is": "wake"}:
+                pass  # its first claim is about to come
             case {"is": "drain"}:
                 self._create_task(self._drain())
             case {"is": "stop", "grace": grace}:
@@ -120,6 +128,14 @@ class WorkerChild:
 
     async def _start(self, holder: LeaseHolder) -> None:
         await self._open(holder)
+        try:
+            self._engine.context = await self._lifespan.start()
+        except ConfigurationError as error:
+            if not self._grace.done():
+                self._channel.send("unusable", why=str(error))
+                self._stop(ZERO)
+        if self._grace.done():
+            return
         self._create_task(self._declare_schedules())
         self._engine.start(holder)
         self._unsubscribe = self._store.subscribe(self._engine.notify, topics=[Topic.WORK])

@@ -48,8 +48,13 @@ class ChildPool:
         clock: Clock,
         on_exit: Callable[[ChildProcess], Awaitable[None]],
         on_schedules_written: Callable[[], None] = lambda: None,
+        on_claiming: Callable[[], None] = lambda: None,
+        on_unusable: Callable[[AppUnusable], None] = lambda _: None,
     ) -> None:
+        self._on_unusable = on_unusable
+        self._has_worked = False
         self._on_schedules_written = on_schedules_written
+        self._on_claiming = on_claiming
         self._spawn = spawn
         self._size = size
         self._clock = clock
@@ -105,6 +110,11 @@ class ChildPool:
         for each in self._pending_events:
             receivers[0].channel.send("event", event=each.event, fields=dict(each.fields))
         self._pending_events.clear()
+
+    def wake(self) -> None:
+        """Let the children claim now: some stores send no notification to other processes."""
+        for child in self.working:
+            child.channel.send("wake")
 
     def replace(self, child: ChildProcess, why: str) -> None:
         """Spawn another child; once it works, this one ends its jobs and exits."""
@@ -180,7 +190,10 @@ class ChildPool:
             case {"is": "unusable", "why": why}:
                 child.startup_error = why
             case {"is": "started"}:
+                self._has_worked = True
                 log.info("child started pid=%d", child.pid)
+                child.is_claiming = True
+                self._on_claiming()
             case {"is": "schedules_written"}:
                 self._on_schedules_written()
             case {"is": "settled", "settled": settled}:
@@ -217,6 +230,9 @@ class ChildPool:
         if not self._hello.done():
             self._hello.set_exception(AppUnusable(why))
         if self._holder is None:
+            return
+        if child.startup_error is not None and not self._has_worked:
+            self._on_unusable(AppUnusable(why))  # nothing has worked yet, so stop and say why
             return
         log.error("child died pid=%d %s", child.pid, why)
         self._deaths.append(self._clock.monotonic())

@@ -50,6 +50,7 @@ class ChildProcess:
         self._dump = dump
         self.started_at = started_at
         self.role = ChildRole.STARTING
+        self.is_claiming = False
         self.hello: dict[str, Any] | None = None
         self.startup_error: str | None = None
         self.settled: dict[str, int] = {}

@@ -1,10 +1,12 @@
 """The identity of a worker: a stable name, protected by a lock that dies with its process."""
 
+import asyncio
 import os
 import re
 import socket
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Protocol
@@ -13,11 +15,14 @@ from outlast.core.limits import check_name
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
 from outlast.errors import ConfigurationError, OperatorError
-from outlast.process_identity import ProcessMark, proved_dead
+from outlast.process_identity import ProcessMark, proved_dead, proved_running
 from outlast.store.contract import Capability, HasCapabilities
 from outlast.store.contract.locks import HeldLock, Locks
 from outlast.store.contract.workers import Workers
 from outlast.worker.supervisor.options import WorkerOptions
+
+LOCK_REMOVAL_TIMEOUT_S: Final = 0.25
+"""Seconds that a stopping worker waits for its boot's lock."""
 
 MAX_NAME_LENGTH: Final = 100
 
@@ -78,11 +83,14 @@ async def identify(store: IdentityStore, options: WorkerOptions, boot_id: str) -
 async def remove_boot_lock(store: Locks, holder: LeaseHolder) -> None:
     """Acquire and release the boot's lock exclusively, which removes it from the store.
 
-    Called after the last process of the boot has ended.
+    Called after the last process of the boot has ended. Gives up soon: if a child had to be killed,
+    etcd and DynamoDB learn of its death only by its silence, and the worker must exit before.
     """
-    lock = await store.acquire_lock(holder.boot_id)
-    if lock is not None:
-        await lock.release()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOCK_REMOVAL_TIMEOUT_S):
+            lock = await store.acquire_lock(holder.boot_id)
+            if lock is not None:
+                await lock.release()
 
 
 async def join_identity(store: Locks, holder: LeaseHolder) -> HeldLock | None:
@@ -121,14 +129,20 @@ async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, Held
 
 
 async def _names_in_use(store: IdentityStore) -> set[str]:
-    """Return the names of workers that may be alive though the connection of their lock broke."""
+    """Return the names of workers that may be alive though their lock is free.
+
+    The connection of the lock broke, or the processes are frozen and will go on.
+    """
     if Capability.KERNEL_LOCKS in store.capabilities:
         return set()
-    alive = {
-        worker.boot_id: worker.instance_id for worker in await store.workers() if worker.is_alive
+    left = [worker for worker in await store.workers() if worker.stopped_at is None]
+    dead = proved_dead(worker.boot_id for worker in left)
+    running = proved_running(worker.boot_id for worker in left)
+    return {
+        worker.instance_id
+        for worker in left
+        if (worker.is_alive or worker.boot_id in running) and worker.boot_id not in dead
     }
-    dead = proved_dead(alive)
-    return {name for boot, name in alive.items() if boot not in dead}
 
 
 def _check_length(name: str, *, what: str) -> str:

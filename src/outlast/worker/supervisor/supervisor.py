@@ -5,33 +5,23 @@ import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from outlast.clock import Clock
 from outlast.config import Settings
 from outlast.core.ids import Ids
 from outlast.core.run import LeaseHolder
-from outlast.errors import (
-    OperatorError,
-    OutlastError,
-    StoreBusy,
-    StoreClosed,
-    StoreFull,
-    StoreMoved,
-    StoreSealed,
-    StoreUnavailable,
-)
+from outlast.errors import OperatorError, OutlastError, StoreClosed, StoreMoved
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe
-from outlast.telemetry.outage_log import OutageLog
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
 from outlast.worker.maintenance.recovery import Recovery, RecoveryScope
 from outlast.worker.periodic import run_periodically
@@ -39,6 +29,7 @@ from outlast.worker.supervisor.child_main import FAILED_STATES, orphan_timeout
 from outlast.worker.supervisor.child_pool import AppUnusable, ChildPool
 from outlast.worker.supervisor.child_process import ChildProcess
 from outlast.worker.supervisor.crash_attribution import attribute_crash, close_runs
+from outlast.worker.supervisor.health import Watched, WorkerHealth
 from outlast.worker.supervisor.identity import (
     IdentityInUse,
     WorkerIdentity,
@@ -49,11 +40,10 @@ from outlast.worker.supervisor.identity import (
     worker_info,
 )
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
+from outlast.worker.supervisor.start_steps import first, retry_transient
 from outlast.worker.supervisor.watchdog import ChildWatchdog
 
 log = logging.getLogger("outlast.worker")
-
-T = TypeVar("T")
 
 EXIT_TIMEOUT_S: Final = 0.5
 """Seconds after the grace within which a child must exit."""
@@ -66,10 +56,6 @@ CHECK_INTERVAL: Final = timedelta(milliseconds=500)
 
 MAX_CLOSE_ATTEMPTS: Final = 5
 """Attempts of a stopping supervisor to close the runs of a dead child."""
-
-TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
-"""Errors of the store that a starting worker waits out."""
-
 
 BackgroundServices = Callable[[Store, Settings, asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -87,14 +73,16 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         exit_now: Callable[[], None],
+        health: WorkerHealth,
         report: Callable[[str], None] = log.error,
         background_services: BackgroundServices | None = None,
     ) -> None:
         """Create a supervisor.
 
-        `exit_now` ends the process if the store blocks an orderly stop. `report` receives why the
-        worker cannot run. `background_services` run next to the children after recovery, without
-        user code; their event is set when a child has written the schedules that the app declares.
+        `exit_now` ends the process if the store blocks an orderly stop. `health` is informed for
+        the probes. `report` receives why the worker cannot run. `background_services` run next to
+        the children after recovery, without user code; their event is set when a child has written
+        the schedules that the app declares.
         """
         self._report = report
         self._background_services = background_services
@@ -105,8 +93,9 @@ class Supervisor:
         self._ids = ids
         self._random = random
         self._exit_now = exit_now
+        self._health = health
         self._grace = 0.0
-        self._moved_error: StoreMoved | None = None
+        self._fatal_error: StoreMoved | AppUnusable | None = None
         self._stop_requested = asyncio.Event()
         self._force_requested = asyncio.Event()
         self._announce_stop = asyncio.Event()  # the next heartbeat is due now
@@ -118,6 +107,8 @@ class Supervisor:
             clock=clock,
             on_exit=self._on_child_exit,
             on_schedules_written=self._schedules_written.set,
+            on_claiming=health.claims,
+            on_unusable=self._stop_for,
         )
 
     async def run(self) -> WorkerExit:
@@ -135,11 +126,9 @@ class Supervisor:
             (log.error if is_refused else self._report)(str(error))
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
-            return (
-                WorkerExit.IDENTITY_IN_USE
-                if isinstance(error, IdentityInUse)
-                else WorkerExit.UNUSABLE
-            )
+            if isinstance(error, IdentityInUse):
+                return WorkerExit.IDENTITY_IN_USE
+            return WorkerExit.UNUSABLE
         finally:
             unsubscribe()
             self._pool.stop(0.0)
@@ -148,6 +137,7 @@ class Supervisor:
 
     def _on_signal(self) -> None:
         """Stop in order on the first signal, and by force on the second."""
+        self._health.stops()
         is_second = self._stop_requested.is_set()
         (self._force_requested if is_second else self._stop_requested).set()
         grace = 0.0 if is_second else self._grace
@@ -213,8 +203,11 @@ class Supervisor:
         try:
             await self._require_not_moved()
         except StoreMoved as error:
-            self._moved_error = error
-            self._stop_requested.set()
+            self._stop_for(error)
+
+    def _stop_for(self, error: StoreMoved | AppUnusable) -> None:
+        self._fatal_error = error
+        self._stop_requested.set()
 
     async def _wait_for_old_children(self, holder: LeaseHolder) -> None:
         """Wait if an earlier boot left runs: its orphaned children may still be running."""
@@ -228,15 +221,23 @@ class Supervisor:
             self._store, self._settings, clock=self._clock, members=lambda: self._pool.members
         )
         loops = [asyncio.create_task(loop) for loop in self._loops(identity, watchdog)]
+        self._health.watch(
+            Watched(
+                store=self._store,
+                lease=self._settings.lease,
+                watchdog=watchdog,
+                working=lambda: self._pool.working,
+                queues=self._hello["queues"],
+            )
+        )
         self._pool.start_work(holder)
         log.info("worker started %s", start_banner(self._options, holder, self._hello))
         try:
             work = self._drained() if self._options.burst else asyncio.Event().wait()
             await first(work, self._stop_requested)
             ended = await self._stop()
-            if self._moved_error is not None:
-                log.error("%s", self._moved_error)
-                return WorkerExit.MOVED
+            if self._fatal_error is not None:
+                raise self._fatal_error
             return WorkerExit.IDENTITY_IN_USE if identity.is_lost else ended
         finally:
             for task in loops:
@@ -257,9 +258,10 @@ class Supervisor:
 
         async def heartbeat() -> None:
             is_stopping = self._stop_requested.is_set()
-            await self._store.heartbeat(
-                identity.holder, span=settings.lease, is_stopping=is_stopping
-            )
+            with self._health.asking_store():
+                await self._store.heartbeat(
+                    identity.holder, span=settings.lease, is_stopping=is_stopping
+                )
             await self._check_moved()
             if identity.is_lost and not self._stop_requested.is_set():
                 log.error(
@@ -290,7 +292,8 @@ class Supervisor:
             min(CHECK_INTERVAL, settings.max_silence / 4), watchdog.check_once, random=random
         )
         yield run_periodically(CHECK_INTERVAL, self._recycle_once, random=random)
-        yield run_maintenance(Maintenance(self._store, self._ids.job), settings, random=random)
+        maintenance = Maintenance(self._store, self._ids.job, on_reclaimed=self._pool.wake)
+        yield run_maintenance(maintenance, settings, random=random)
         if self._background_services is not None:
             yield self._background_services(self._store, settings, self._schedules_written)
 
@@ -301,6 +304,7 @@ class Supervisor:
 
     async def _stop(self) -> WorkerExit:
         """Stop in order within the grace, then by force; a second signal skips the grace."""
+        self._health.stops()
         self._stop_requested.set()
         self._announce_stop.set()
         self._pool.stop(self._grace)
@@ -368,31 +372,3 @@ class Supervisor:
                     dict(states),
                 )
                 return
-
-
-async def retry_transient(step: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of a step of the start; repeat it while it raises a transient error."""
-    outage = OutageLog(log, "start")
-    while True:
-        try:
-            result = await step()
-        except TRANSIENT_ERRORS as error:
-            outage.failed(error)
-            await asyncio.sleep(0.5)
-        else:
-            outage.recovered()
-            return result
-
-
-async def first(step: Awaitable[T], event: asyncio.Event) -> T | None:
-    """Return the result of `step`; None if the event is set first, which cancels the step."""
-    task = asyncio.ensure_future(step)
-    waiting = asyncio.create_task(event.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if task.done():
-        return task.result()
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    return None

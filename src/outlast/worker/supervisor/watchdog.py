@@ -91,6 +91,11 @@ class ChildWatchdog:
             child.kill(Loss.SILENT)
         return len({*overdue, *uncovered, *silent})
 
+    def has_silent_child(self) -> bool:
+        """Whether a child that is alive has sent no heartbeat for too long."""
+        now = self._clock.monotonic()
+        return any(self._is_silent(child, now) for child in self._members())
+
     def _is_silent(self, child: ChildProcess, now: int) -> bool:
         silence = self._settings.max_silence
         if child.role is ChildRole.STARTING:  # it sends no heartbeat while it imports the app
