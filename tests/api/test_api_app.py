@@ -209,6 +209,7 @@ def test_the_defaults_are_those_of_the_design():
     assert shown == {
         "lease": "0:00:15",
         "max_silence": "0:10:00",
+        "lifespan_timeout": "0:00:30",
         "logs": "outlast-logs",
         "renew": "0:00:05",
         "tick": "0:00:01",

@@ -5,7 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from outlast import DuplicateJob, InvalidArgument, InvalidJob, InvalidParams, PartialEnqueueError
+from outlast import (
+    DuplicateJob,
+    InvalidArgument,
+    InvalidJob,
+    InvalidParams,
+    PartialEnqueueError,
+    StoreBusy,
+)
 from outlast.jobs.enqueue_many import CHUNK
 from outlast.store.contract.jobs import Added
 
@@ -130,3 +137,31 @@ async def test_a_transaction_is_given_to_the_whole_call(app, send, outlast):
         await app.enqueue_many([send.options(tx=object(), delay=timedelta(1)).bind(1)])
 
     outlast.assert_not_enqueued(send)
+
+
+async def test_store_that_fails_in_the_middle_names_every_stored_job(
+    app, send, outlast, monkeypatch
+):
+    """Of three chunks the second is answered in part, and the third is not sent."""
+    add, calls = type(outlast.store).add, 0
+
+    async def partly(store, jobs):
+        nonlocal calls
+        calls += 1
+        if calls != 2:
+            return await add(store, jobs)
+        answers = await add(store, jobs[:2])
+        raise StoreBusy("throttled").with_answers([*answers, *[None] * (len(jobs) - 2)])
+
+    monkeypatch.setattr(type(outlast.store), "add", partly)
+
+    with pytest.raises(StoreBusy, match="throttled") as failure:
+        await app.enqueue_many(send.bind(number) for number in range(3 * CHUNK))
+
+    answers = failure.value.answers
+    stored = [handle.id for handle in answers if handle is not None]
+    assert stored == [job.id for job in outlast.jobs()]
+    assert [handle is not None for handle in answers] == [True] * (CHUNK + 2) + [False] * (
+        CHUNK - 2
+    )
+    assert calls == 2

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, computed_field
 
 from outlast import Cancel, InvalidParams, PayloadTooLarge, PermanentError, RetryAfter, Skip, Snooze
+from outlast.core.failure_sink import _parsed
 from outlast.jobs.codec import ParamsCodec, ResultCodec
 from outlast.jobs.payload_limits import is_storable
+from outlast.jobs.registry import Registry
 
 TEXT = st.text().filter(is_storable)
 JSON = st.recursive(
@@ -115,6 +117,22 @@ def test_nothing_is_kept_of_a_handler_that_returns_none():
 def test_a_result_that_cannot_be_kept_is_a_permanent_failure(hint, value, words):
     with pytest.raises(PermanentError, match=words):
         ResultCodec("send", hint).dump(value)
+
+
+GARBAGE = ["{not json", "[" * 3_000, "7" * 5_000]
+
+
+@pytest.mark.parametrize("text", GARBAGE, ids=["no json", "deep", "long number"])
+def test_a_stored_result_that_cannot_be_read_is_a_clear_error(text):
+    with pytest.raises(InvalidParams, match='result of "send" is stored as a text that is no JSON'):
+        Registry().load_result("send", text)
+    with pytest.raises(InvalidParams, match='result of "send"'):
+        ResultCodec("send", int).load(text)
+
+
+@pytest.mark.parametrize("text", GARBAGE, ids=["no json", "deep", "long number"])
+def test_failure_sinks_take_stored_params_that_cannot_be_read(text):
+    assert _parsed(text) == {}
 
 
 def test_a_result_over_the_limit_is_told_as_such():

@@ -114,6 +114,7 @@ class JobCount(Model):
     queue: str
     state: JobState
     jobs: int
+    capped: bool = False
 
 
 class Enqueued(Model):
@@ -186,6 +187,7 @@ class Queue(Model):
 class ListedQueue(Model):
     queue: Queue
     jobs: dict[JobState, int]
+    capped: list[JobState] = []
 
 
 class Renumbered(Model):

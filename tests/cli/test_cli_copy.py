@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .conftest import Cli
 
 
@@ -96,3 +98,27 @@ def test_a_worker_at_work_stops_when_its_store_was_moved(
     assert worker.wait(timeout=200) == 4
     states = cli.out("jobs", "--json", "--url", other, app=None).splitlines()
     assert len(states) == 2
+
+
+def test_addresses_come_from_variables_so_that_no_argument_holds_a_password(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = _two(cli)
+    monkeypatch.setenv("OLD", one)
+    monkeypatch.setenv("NEW", other)
+
+    copied = cli("db", "copy", "--from-env", "OLD", "--to-env", "NEW", "--json")
+
+    assert json.loads(copied.stdout)["digests"]["jobs"]["rows"] == 2
+
+
+def test_each_side_of_a_copy_is_given_once(cli: Cli) -> None:
+    one, other = _two(cli)
+    cases = [
+        (("--from", one), "--to and --to-env: give one of them"),
+        (("--from", one, "--from-env", "OLD", "--to", other), "--from and --from-env: give one"),
+        (("--from", one, "--to-env", "NOWHERE"), "'NOWHERE', and no such variable is set"),
+    ]
+    for given, told in cases:
+        refused = cli("db", "copy", *given)
+        assert (refused.exit_code, told in refused.stderr) == (2, True), refused.stderr

@@ -115,6 +115,10 @@ def test_no_stored_payload_ends_a_command_in_a_traceback(
 
     assert {result.exit_code for result in results} <= EXIT_CODES, [r.output for r in results]
     assert all(isinstance(result.exception, SystemExit | None) for result in results)
+    shown, as_json = results[:2]
+    is_marked = "(not readable as JSON)" in shown.output
+    assert is_marked == ("params" in json.loads(as_json.stdout).get("unreadable", []))
+    assert is_marked == (payload not in {"no object", "control", "lone surrogate"})
     assert unsafe("".join(result.output for result in results)) == set()
 
 
@@ -143,7 +147,8 @@ def test_a_search_finds_an_argument_beside_a_number_that_python_cannot_convert(c
 
 def test_logs_prints_the_file_safely_and_raw_if_asked(cli: Cli, ids: dict[str, str]) -> None:
     log = b"caf\xc3\xa9\r\n\x1b[31mred\rnext\xff\n"
-    path = cli.folder / "run.log"
+    path = cli.folder / "outlast-logs" / "run.log"
+    path.parent.mkdir()
     path.write_bytes(log)
     with sqlite3.connect(cli.folder / "jobs.db") as database:
         database.execute("UPDATE outlast_runs SET log_path = ?", [str(path)])
@@ -153,6 +158,29 @@ def test_logs_prints_the_file_safely_and_raw_if_asked(cli: Cli, ids: dict[str, s
 
     assert safe.stdout.startswith("café\n\\x1b[31mred\nnext\\xff\nprogress ")
     assert raw.stdout_bytes == log
+
+
+@pytest.mark.parametrize(
+    "named", ["{folder}/other.log", "{folder}/outlast-logs/../other.log", "link"]
+)
+def test_logs_shows_no_file_outside_the_folder_of_logs(
+    cli: Cli, ids: dict[str, str], named: str
+) -> None:
+    folder = cli.folder / "outlast-logs"
+    folder.mkdir()
+    (cli.folder / "other.log").write_text("a private key")
+    link = folder / "link"
+    link.symlink_to(cli.folder / "other.log")
+    path = str(link) if named == "link" else named.format(folder=cli.folder)
+    with sqlite3.connect(cli.folder / "jobs.db") as database:
+        database.execute("UPDATE outlast_runs SET log_path = ?", [path])
+
+    for options in ([], ["--raw"], ["--json"]):
+        shown = cli("logs", ids["ended"], *options)
+
+        assert shown.exit_code == 0
+        assert "a private key" not in shown.output
+        assert f"is not shown, because it is not below {folder}" in shown.stderr
 
 
 def test_a_remedy_quotes_the_name_it_contains(cli: Cli, ids: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from outlast import Outlast
 from outlast.cli.app_loader import load_app
-from outlast.cli.json_values import stored_json
+from outlast.cli.json_values import is_unreadable, stored_json
 from outlast.cli.main import main
 from outlast.core.failure import StoredError, split_error
 from outlast.core.ids import JobId
@@ -114,7 +114,10 @@ async def build() -> dict[str, str]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     folder = tmp_path_factory.mktemp("json")
     with pytest.MonkeyPatch.context() as patch:
-        (folder / "tasks.py").write_text(APP)
+        logs = (
+            f'renew="500ms", logs={str(folder / "outlast-logs")!r}'  # `logs` reads no other folder
+        )
+        (folder / "tasks.py").write_text(APP.replace('renew="500ms"', logs))
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
         sys.modules.pop("tasks", None)
@@ -190,8 +193,8 @@ CASES: list[tuple[str, type[models.Model]]] = [
     ("db prune --older-than 0s --yes", models.Deleted),
     ("db copy --from sqlite:///rest.db --to sqlite:///other.db", models.Copied),
 ]  # fmt: skip
-ELSEWHERE = {"verify"}
-"""Commands that print objects only in a store of another kind; they have a test of their own."""
+ELSEWHERE = {"verify", "health"}
+"""Commands that need another kind of store, or a worker; they have a test of their own."""
 
 
 def _commands(group: click.Group, path: str = "") -> Iterator[str]:
@@ -262,6 +265,7 @@ def test_wait_ends_with_the_result_or_the_error_as_an_object(cli: Cli, worker: o
 @pytest.mark.parametrize("payload", ["{not json", '{"x":NaN}', '{"x":1e999}', "[" * 3000])
 def test_a_stored_text_that_is_not_json_stays_text(payload: str) -> None:
     assert stored_json(payload) == payload
+    assert is_unreadable(payload)
 
 
 def test_an_error_is_its_class_its_message_and_its_traceback() -> None:

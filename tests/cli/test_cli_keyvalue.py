@@ -1,5 +1,7 @@
 """The command line on DynamoDB and etcd, from an empty server on."""
 
+import asyncio
+import json
 import os
 import re
 import secrets
@@ -11,12 +13,21 @@ import pytest
 from click.testing import CliRunner, Result
 
 from outlast.cli.main import main
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.store.open import open_store
+from outlast.testing.conformance.factories import put
 from outlast.testing.servers import dynamodb as local
+from support.corruption.keyvalue import KeyValueCorruption
 
 from .conftest import APP
 
 pytestmark = pytest.mark.slow
 
+GARBAGE = (
+    "{not json",
+    '{"x":' + "[" * 3_000 + "]" * 3_000 + "}",
+    '{"x":' + "7" * 5_000 + "}",
+)
 DRIVERS = {"dynamodb": ("boto3", "dynamodb://jobs"), "etcd": ("aiohttp", "etcd://127.0.0.1")}
 
 
@@ -69,6 +80,34 @@ def test_from_nothing_to_a_job_that_ran(
     assert "succeeded" in seen[0].stdout
     assert "0 violations" in seen[1].stderr
     assert "engine" in seen[3].stdout
+
+
+@pytest.mark.parametrize("number", range(len(GARBAGE)))
+def test_a_stored_text_that_is_no_json_breaks_no_command(url: str, number: int) -> None:
+    job_id = asyncio.run(_spoiled(url, GARBAGE[number]))
+
+    results = [
+        run(*words, url=url)
+        for words in (
+            ["show", job_id], ["show", job_id, "--json"], ["jobs", "--json"], ["explain", job_id],
+            ["jobs", "params.x=1"], ["logs", job_id], ["top", "--once"], ["verify"], ["doctor"],
+        )
+    ]  # fmt: skip
+
+    assert {result.exit_code for result in results} <= {0, 1, 2}, [r.output for r in results]
+    assert all(isinstance(result.exception, SystemExit | None) for result in results)
+    assert "(not readable as JSON)" in results[0].stdout
+    assert [json.loads(r.stdout)["unreadable"] for r in results[1:3]] == [["params"]] * 2
+
+
+async def _spoiled(url: str, params: str) -> str:
+    store = open_store(url)
+    assert isinstance(store, KeyValueStore)
+    await store.open()
+    job_id = await put(store)
+    await KeyValueCorruption(store.engine).replace_params(job_id, params)
+    await store.close()
+    return job_id
 
 
 def test_table_that_is_missing_is_said_and_not_made(dynamodb: str) -> None:

@@ -95,6 +95,23 @@ def test_verify_proves_a_sound_store_and_refutes_a_broken_one(cli: Cli) -> None:
     assert "repair: " in result.stdout
 
 
+def test_verify_repairs_when_asked(cli: Cli) -> None:
+    job_id = cli.enqueue("add", '{"left": 1}')
+    cli.burst()
+    with sqlite3.connect(cli.folder / "jobs.db") as database:
+        database.execute("DROP TRIGGER outlast_ends_kept")
+        database.execute("DELETE FROM outlast_ends")
+    database.close()
+
+    repaired, after = cli("verify", "--repair"), cli("verify")
+
+    assert (repaired.exit_code, after.exit_code) == (0, 0)
+    assert f"detached  {job_id}" in repaired.stdout
+    assert "repair: done" in repaired.stdout
+    assert "1 repair made" in repaired.stderr
+    assert "succeeded" in cli.out("show", job_id)
+
+
 def test_top_draws_one_picture(cli: Cli) -> None:
     cli.enqueue("add", '{"left": 1}')
     cli.enqueue("broken", '{"user": "a"}')

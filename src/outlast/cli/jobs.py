@@ -1,7 +1,6 @@
 """`outlast jobs`: list and count jobs."""
 
 from collections import Counter
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import click
@@ -13,7 +12,7 @@ from outlast.cli.job_search import search_jobs
 from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.job import Job
-from outlast.core.state import State
+from outlast.core.overview import JobCounts
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "NOTE")
 
@@ -52,22 +51,21 @@ async def jobs_command(
 
 
 async def _print_counts(ctx: CommandContext, wanted: JobFilter | None) -> None:
-    counts = sorted((await _count_by_state(ctx, wanted)).items())
+    counts = await _count_by_state(ctx, wanted)
     if ctx.out.as_json:
-        for (queue, state), number in counts:
-            ctx.out.record({"queue": queue, "state": state, "jobs": number})
+        for (queue, state), number in sorted(counts.items()):
+            more = {"capped": True} if (queue, state) in counts.capped else {}
+            ctx.out.record({"queue": queue, "state": state, "jobs": number, **more})
         return
-    rows = [(queue, str(state), f"{number:,}") for (queue, state), number in counts]
+    rows = [(queue, str(state), counts.text(queue, state)) for queue, state in sorted(counts)]
     ctx.out.table(("QUEUE", "STATE", ">JOBS"), rows)
 
 
-async def _count_by_state(
-    ctx: CommandContext, wanted: JobFilter | None
-) -> Mapping[tuple[str, State], int]:
+async def _count_by_state(ctx: CommandContext, wanted: JobFilter | None) -> JobCounts:
     if wanted is None:
         return await ctx.app.store.counts()
     jobs = search_jobs(ctx.app.store, wanted, ctx.out)
-    return Counter([(job.queue, job.state) async for job in jobs])
+    return JobCounts(Counter([(job.queue, job.state) async for job in jobs]))
 
 
 def _row(job: Job, now: datetime, retention: timedelta | None) -> tuple[str, ...]:

@@ -46,14 +46,27 @@ def iso_time(moment: datetime) -> str:
 
 def stored_json(text: str | None) -> Any:
     """Return the value of a stored JSON text; a text that no program can read stays text."""
-    if text is None or _depth(text) > MAX_DEPTH:
-        return text
+    return _read(text)[0]
+
+
+def is_unreadable(text: str | None) -> bool:
+    """Return True for a stored text that is no JSON, too deep, or has a number too long."""
+    return not _read(text)[1]
+
+
+def _read(text: str | None) -> tuple[Any, bool]:
+    """Return the value, and whether the text could be read."""
+    if text is None:
+        return None, True
+    if _depth(text) > MAX_DEPTH:
+        return text, False
     try:
-        return json.loads(
+        value = json.loads(
             text, parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant
         )
     except ValueError:
-        return text
+        return text, False
+    return value, True
 
 
 def error_value(text: str | None) -> Any:
@@ -76,7 +89,10 @@ _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
 
 def _record(value: Any) -> dict[str, Any]:
     found = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: _converter(value, name)(each) for name, each in found.items()}
+    converted = {name: _converter(value, name)(each) for name, each in found.items()}
+    texts = [name for name in found if _converter(value, name) is stored_json]
+    unreadable = [name for name in texts if is_unreadable(found[name])]
+    return converted | ({"unreadable": unreadable} if unreadable else {})
 
 
 def _converter(value: Any, name: str) -> Callable[[Any], Any]:

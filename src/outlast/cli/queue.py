@@ -1,6 +1,5 @@
 """`outlast queue`: list, pause, resume and configure queues."""
 
-from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from outlast.cli.output import ago, count
 from outlast.cli.queue_names import CREATE, CREATE_HINT, known_queues, require_queue
 from outlast.clock import SystemClock
 from outlast.core.ordering import Ordering
+from outlast.core.overview import JobCounts
 from outlast.core.state import WAITING, State
 from outlast.core.suggestion import nearest
 from outlast.store.contract.queues import Queue
@@ -26,19 +26,17 @@ def queue_group() -> None:
 @command("list")
 async def ls(ctx: CommandContext, /) -> None:
     """List every queue that has settings or jobs."""
-    counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
-    for (name, state), number in (await ctx.app.store.counts()).items():
-        counts[name][state] = number
+    counts = await ctx.app.store.counts()
     queues = {queue.name: queue for queue in await ctx.app.queues.list()}
-    names = sorted({*counts, *queues})
-    rows = [(queues.get(name) or Queue(name=name), counts[name]) for name in names]
+    names = sorted({*(name for name, _ in counts), *queues})
+    rows = [queues.get(name) or Queue(name=name) for name in names]
     if ctx.out.as_json:
-        for queue, by_state in rows:
-            ctx.out.record({"queue": queue, "jobs": dict(by_state)})
+        for queue in rows:
+            ctx.out.record(_to_record(queue, counts))
         return
     ctx.out.table(
         ("QUEUE", ">WAITING", ">RUNNING", ">DONE", "ORDER", ">LIMIT", "STATE"),
-        [_row(queue, by_state) for queue, by_state in rows],
+        [_row(queue, counts) for queue in rows],
     )
 
 
@@ -129,14 +127,17 @@ for each in (ls, order, pause, resume, set_, renumber):
     queue_group.add_command(each)
 
 
-def _row(queue: Queue, by_state: dict[State, int]) -> tuple[str, ...]:
-    waiting = sum(by_state[state] for state in WAITING)
-    done = sum(n for state, n in by_state.items() if state not in WAITING | {State.RUNNING})
+def _to_record(queue: Queue, counts: JobCounts) -> dict[str, Any]:
+    by_state = {state: number for (name, state), number in counts.items() if name == queue.name}
+    capped = sorted(state for name, state in counts.capped if name == queue.name)
+    return {"queue": queue, "jobs": by_state, **({"capped": capped} if capped else {})}
+
+
+def _row(queue: Queue, counts: JobCounts) -> tuple[str, ...]:
     limit = "" if queue.concurrency is None else str(queue.concurrency)
-    return (
-        queue.name, f"{waiting:,}", f"{by_state[State.RUNNING]:,}", f"{done:,}", queue.ordering,
-        limit, _paused(queue),
-    )  # fmt: skip
+    kinds = (WAITING, {State.RUNNING}, set(State) - WAITING - {State.RUNNING})
+    numbers = [counts.text(queue.name, *states) for states in kinds]
+    return queue.name, *numbers, queue.ordering, limit, _paused(queue)
 
 
 def _paused(queue: Queue) -> str:

@@ -13,7 +13,7 @@ from outlast.cli.job_notes import (
     kept_until,
     status_note,
 )
-from outlast.cli.json_values import error_value, plain, stored_json
+from outlast.cli.json_values import error_value, is_unreadable, plain, stored_json
 from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
@@ -130,7 +130,7 @@ def _head(
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
         "worker": worker,
-        "params": job.params[:PARAMS_SHOWN],
+        "params": _mark(job.params) + job.params[:PARAMS_SHOWN],
         "group": job.group_id,
         "template": job.template_id,
         "progress": None if progress is None else describe_progress(progress),
@@ -147,9 +147,14 @@ def _result(ctx: CommandContext, job: Job, runs: list[RunRecord]) -> None:
         return
     value = stored_json(runs[-1].result)
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    _title(ctx, "result")
+    _title(ctx, f"result {_mark(runs[-1].result)}".rstrip())
     shown = f"{text[:RESULT_SHOWN]}\n… {len(text):,} characters; --json shows all"
     ctx.out.block(text if len(text) <= RESULT_SHOWN else shown)
+
+
+def _mark(text: str | None) -> str:
+    """Return the mark of a stored text that is shown as it is, because it cannot be read."""
+    return "(not readable as JSON) " if is_unreadable(text) else ""
 
 
 def _title(ctx: CommandContext, name: str) -> None:

@@ -2,9 +2,9 @@
 
 import json
 import re
-from typing import Final
+from typing import Any, Final
 
-from outlast.errors import InvalidArgument
+from outlast.errors import InvalidArgument, InvalidParams
 
 MAX_PAYLOAD: Final = 256 * 1024  # bytes of params, result or document
 MAX_ERROR: Final = 64 * 1024  # characters and bytes of an error text
@@ -21,6 +21,7 @@ MIN_PRIORITY: Final = -32_768
 MAX_PRIORITY: Final = 32_767
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _CUT_MARK = " … [cut]"
 _REPR_LENGTH = 80
 
@@ -63,7 +64,7 @@ def check_priority(value: int) -> int:
 
 def is_storable(text: str) -> bool:
     """Return whether every store can hold `text`: no NUL, no lone surrogate."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+    return _UNSTORABLE.search(text) is None
 
 
 def is_text(text: str | None, limit: int) -> bool:
@@ -78,6 +79,18 @@ def is_json(text: str, limit: int) -> bool:
     except (ValueError, RecursionError):
         return False
     return is_text(text, limit)
+
+
+def read_json(text: str, *, what: str) -> Any:
+    """Return the value of a stored JSON text; raise InvalidParams if it cannot be read."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition(";")[0]
+        raise InvalidParams(
+            f"{what} is stored as a text that is no JSON that can be read: {reason}; "
+            "`outlast show ID` prints the text"
+        ) from error
 
 
 def truncate(text: str, limit: int = MAX_ERROR) -> str:

@@ -7,6 +7,18 @@ from datetime import datetime, timedelta
 from outlast.core.state import State
 
 
+class JobCounts(dict[tuple[str, State], int]):
+    """Number of jobs by queue and state; those of `capped` are more, for not all were read."""
+
+    capped: frozenset[tuple[str, State]] = frozenset()
+
+    def text(self, queue: str, *states: State) -> str:
+        """Return the sum of some states of a queue, such as `1,204` or `1,000,000+`."""
+        is_capped = any((queue, state) in self.capped for state in states)
+        jobs = sum(self.get((queue, state), 0) for state in states)
+        return f"{jobs:,}{'+' if is_capped else ''}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """The waiting jobs of one queue, type and state."""

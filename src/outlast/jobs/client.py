@@ -1,7 +1,6 @@
 """Client of a store: opened on first use; finds, awaits and cancels jobs."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from outlast.core.duration import Duration, parse_duration
 from outlast.core.event import CancelRequested
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
-from outlast.core.limits import MAX_REASON, repr_short, truncate
+from outlast.core.limits import MAX_REASON, read_json, repr_short, truncate
 from outlast.core.state import State
 from outlast.errors import (
     JobNotSucceeded,
@@ -51,6 +50,10 @@ async def _do_nothing(_: Store) -> None:
     return
 
 
+def _untyped_result(type_name: str, text: str | None) -> Any:
+    return None if text is None else read_json(text, what=f'result of "{type_name}"')
+
+
 class Client:
     """One store, opened on first use and closed once, and the calls on its jobs."""
 
@@ -60,7 +63,7 @@ class Client:
         *,
         settings: Settings,
         ids: Ids,
-        load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
+        load_result: LoadResult = _untyped_result,
         dump_params: DumpParams = _no_types,
         opened: Callable[[Store], Awaitable[object]] = _do_nothing,
         on_queue: Callable[[str], None] = lambda _: None,

@@ -11,6 +11,7 @@ from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import JobNotFound, StoreClosed
 from outlast.store.contract import Store
+from outlast.store.contract.audit import Quarantining
 from outlast.store.contract.notifications import Notification, Topic
 
 _JOBS_PER_READ: Final = 500
@@ -157,9 +158,10 @@ def job_id_of(text: str) -> JobId:
 async def find(store: Store, job_id: JobId) -> Job:
     """Return the job as it is stored now; JobNotFound if there is none."""
     job = (await store.get([job_id]))[0]
-    if job is None:
-        raise missing(job_id)
-    return job
+    if job is not None:
+        return job
+    why = await store.why_quarantined(job_id) if isinstance(store, Quarantining) else None
+    raise missing(job_id) if why is None else JobNotFound(f"job {job_id} is quarantined: {why}")
 
 
 async def last_of_chain(store: Store, job: Job) -> Job:

@@ -20,7 +20,9 @@ class Sizes:
     history_examples: int  # random histories per store
     history_steps: int  # steps in each of them
     batch_jobs: int  # jobs in one large call
+    finished_jobs: int  # jobs that have ended before a start
     moves: int  # jobs moved to one place
+    pruned_runs: int  # runs of one job that is pruned
     every_case_on_servers: bool  # etcd and DynamoDB; or one of each test's: requests take time
     crash_on_either_side: bool  # of a statement, or only before it
     race_processes: int  # processes that race for one thing
@@ -43,7 +45,9 @@ _TEST: Final = Sizes(
     history_examples=6,
     history_steps=100,
     batch_jobs=120,
+    finished_jobs=300,
     moves=12,
+    pruned_runs=100,
     every_case_on_servers=False,
     crash_on_either_side=False,
     race_processes=4,
@@ -68,6 +72,7 @@ _SERVERS: Final = replace(
     history_steps=30,
     batch_jobs=40,
     moves=6,
+    pruned_runs=20,
     race_processes=3,
     race_rounds=4,
     race_jobs=40,
@@ -79,7 +84,9 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             history_examples=20,
             history_steps=100,
             batch_jobs=120,
+            finished_jobs=300,
             moves=12,
+            pruned_runs=50,
             every_case_on_servers=False,
             crash_on_either_side=False,
             race_processes=3,
@@ -103,7 +110,9 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             history_examples=10_000,
             history_steps=100,
             batch_jobs=1_000,
+            finished_jobs=3_000,
             moves=100,
+            pruned_runs=100_000,
             every_case_on_servers=True,
             crash_on_either_side=True,
             race_processes=8,
