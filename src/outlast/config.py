@@ -31,7 +31,7 @@ MAX_COUNT: Final = 100_000
 """Largest number of jobs in a setting."""
 
 TICK: Final = timedelta(seconds=1)
-"""Default of `tick`, unless the store has another (DynamoDB: 5 s)."""
+"""Default of `tick`, unless the store has another (DynamoDB: 3 s)."""
 
 POLL: Final = timedelta(milliseconds=500)
 """Default of `poll`, unless the store has another (DynamoDB: 5 s)."""
@@ -46,6 +46,7 @@ class SettingOptions(TypedDict, total=False):
     poll: Duration
     grace: Duration
     max_silence: Duration
+    lifespan_timeout: Duration
     transaction: Duration
     reservation: Duration
     direct_wait: Duration
@@ -74,6 +75,7 @@ class Settings:
             The rest are released.
         max_silence: How long a worker process may send no heartbeat before the watchdog kills
             it (10 min).
+        lifespan_timeout: How long the start of the app's lifespan may take, and its end (30 s).
         transaction: How long `run.transaction()` may last (4 s, or less if the lease is short).
             On SQLite, where it holds the only write lock, two of them and a second must fit
             between a renewal and the end of its lease.
@@ -97,6 +99,7 @@ class Settings:
     poll: timedelta
     grace: timedelta
     max_silence: timedelta
+    lifespan_timeout: timedelta
     transaction: timedelta
     reservation: timedelta
     direct_wait: timedelta
@@ -116,6 +119,7 @@ class Settings:
         poll: Duration | None = None,
         grace: Duration = "30s",
         max_silence: Duration = "10m",
+        lifespan_timeout: Duration = "30s",
         transaction: Duration | None = None,
         reservation: Duration = "5m",
         direct_wait: Duration = "1m",
@@ -137,6 +141,7 @@ class Settings:
             **spans,
             "transaction": transaction,
             "max_silence": max_silence,
+            "lifespan_timeout": lifespan_timeout,
             "direct_wait": direct_wait,
         }.items():
             object.__setattr__(self, name, _positive(span, what=name))

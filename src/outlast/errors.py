@@ -48,7 +48,9 @@ OutlastError
     └── StoreClosed           the store is closed
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, Self
 
 
 class OutlastError(Exception):
@@ -205,7 +207,19 @@ class TransientError(RunError):
 
 
 class OperatorError(OutlastError):
-    """Errors that the operator of the machine or store can act on."""
+    """Errors that the operator of the machine or store can act on.
+
+    `answers`: where the store failed in the midst of a call of several items, the answer of each
+    item in order, None for those it did not give; empty if it gave none.
+    """
+
+    answers: Sequence[Any] = ()
+
+    def with_answers(self, answers: Sequence[Any]) -> Self:
+        """Return a copy of this error with the answers that the store gave before it failed."""
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__.update(self.__dict__, answers=tuple(answers))
+        return copy
 
 
 class StoreBusy(OperatorError):

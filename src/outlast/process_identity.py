@@ -67,13 +67,23 @@ def proved_dead(names: Iterable[str]) -> frozenset[str]:
     For any other name nothing is proved: its process may run on another machine or in another
     container, or the name may not say which process made it.
     """
-    scope = process_scope()
-    found = [match for name in names if (match := _NAME.fullmatch(name)) and match[1] == scope]
     return frozenset(
         match[0]
-        for match in found
+        for match in _of_this_scope(names)
         if _is_gone(int(match[2]), int(match[3])) and not _is_marked(match[0])
     )
+
+
+def proved_running(names: Iterable[str]) -> frozenset[str]:
+    """Return the names whose process exists on this machine, also if it is frozen."""
+    return frozenset(
+        match[0] for match in _of_this_scope(names) if not _is_gone(int(match[2]), int(match[3]))
+    )
+
+
+def _of_this_scope(names: Iterable[str]) -> list[re.Match[str]]:
+    scope = process_scope()
+    return [match for name in names if (match := _NAME.fullmatch(name)) and match[1] == scope]
 
 
 class ProcessMark:

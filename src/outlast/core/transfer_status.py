@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from outlast.core.address import shown_address
 from outlast.core.decide import SUCCESS, Change, Guard
 from outlast.core.event import EventKind
 from outlast.errors import OperatorError, StoreMoved, StoreSealed
@@ -35,7 +36,7 @@ class TransferStatus:
 
     Attributes:
         stage: How far the transfer is.
-        other: URL of the other store, without a password.
+        other: URL of the other store, without user and password.
         transfer_id: Id of the transfer.
         until: When a seal expires; None for other stages.
         grace: From this moment on workers release the runs that are still open.
@@ -46,6 +47,10 @@ class TransferStatus:
     transfer_id: str = ""
     until: datetime | None = None
     grace: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Leave out what an address must not show: a store may hold any text."""
+        object.__setattr__(self, "other", self.other and shown_address(self.other))
 
     def at(self, now: datetime) -> "TransferStatus":
         """Return the status at that moment; an expired seal is open."""
@@ -63,7 +68,7 @@ class StatusChange:
 
     Attributes:
         stage: The stage to reach.
-        other: URL of the other store, without a password.
+        other: URL of the other store, without user and password.
         transfer_id: Id of the transfer that asks for the change.
         span: How long a seal lasts from now.
         grace: Time until workers release open runs, for a new seal. A renewal has None: it is
@@ -75,6 +80,10 @@ class StatusChange:
     transfer_id: str
     span: timedelta | None = None
     grace: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Leave out what a store must not keep."""
+        object.__setattr__(self, "other", self.other and shown_address(self.other))
 
 
 def next_status(

@@ -6,7 +6,7 @@ Pure functions. A store adds what only it knows: keys, slots, positions, leases 
 from dataclasses import replace
 from datetime import datetime
 
-from outlast.core.decide import Change, JobView, Successor
+from outlast.core.decide import Change, Guard, JobView, Successor
 from outlast.core.delivery import Delivery
 from outlast.core.event import ZERO, EventKind
 from outlast.core.ids import JobId, RunId
@@ -28,7 +28,7 @@ from outlast.core.limits import (
 )
 from outlast.core.position import JobEdit
 from outlast.core.retry import attempts_exhausted
-from outlast.core.run import UNKNOWN_HOLDER, Claim, LeaseHolder
+from outlast.core.run import UNKNOWN_HOLDER, Claim, LeaseHolder, RunRecord
 from outlast.core.state import FINAL, State
 from outlast.errors import InvalidArgument, InvalidJob
 
@@ -152,6 +152,20 @@ def yield_to_cancel(job: Job, change: Change) -> Change:
         return change
     move = replace(change.move, to=State.CANCELLED, kind=EventKind.CANCELLED)
     return replace(change, move=move, reason="cancel_requested", successor=None)
+
+
+def is_on_record(change: Change, run: RunRecord | None, successor: str | None) -> bool:
+    """Return True if the run under the change's token has ended exactly as the change says.
+
+    Then the change was written before, and its reply was lost. `successor` is the job's.
+    """
+    if run is None or change.move.guard is not Guard.OPEN or change.move.run is not run.status:
+        return False
+    if change.successor is not None and successor not in (None, change.successor.id):
+        return False
+    written = run.reason, run.error, run.result, run.exit_code, run.log_path
+    asked = change.reason, change.error, change.result, change.exit_code, change.log_path
+    return written == asked
 
 
 def apply_change(job: Job, change: Change, now: datetime) -> Job:

@@ -1,12 +1,19 @@
 """Enqueue of many jobs: chunked, pipelined insert."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from outlast.core.job import NewJob
-from outlast.errors import CallerError, DuplicateJob, InvalidArgument, InvalidJob, TypeNotFound
+from outlast.errors import (
+    CallerError,
+    DuplicateJob,
+    InvalidArgument,
+    InvalidJob,
+    OperatorError,
+    TypeNotFound,
+)
 from outlast.jobs.client import Client
 from outlast.jobs.enqueue_plan import EnqueuePlan, add_within
 from outlast.jobs.handle import Handle
@@ -41,7 +48,11 @@ class PartialEnqueueError(InvalidJob):
 async def enqueue_many(
     client: Client, bound: Iterable[Bound[R]], *, tx: Any = None
 ) -> list[Handle[R]]:
-    """Store jobs in the order given; PartialEnqueueError, at the end, names the refused ones."""
+    """Store jobs in the order given; PartialEnqueueError, at the end, names the refused ones.
+
+    If the store fails, its error has in `answers` the handle of each job that is stored, in the
+    order given, None for each that was refused or may be stored or not; later jobs were not sent.
+    """
     bulk: _ChunkedEnqueue[R] = _ChunkedEnqueue(client, await client.store(), tx)
     source = iter(bound)
     try:
@@ -60,10 +71,10 @@ class _ChunkedEnqueue(Generic[R]):
     def __init__(self, client: Client, store: Store, tx: Any) -> None:
         self.handles: list[Handle[R]] = []
         self.failures: dict[int, CallerError] = {}
+        self._answers: list[Handle[R] | None] = []
         self._client = client
         self._store = store
         self._tx = tx
-        self._index = 0
         self._plans: list[EnqueuePlan] = []
         self._jobs: list[NewJob] = []
         self._writing: asyncio.Task[list[Added]] | None = None
@@ -101,24 +112,30 @@ class _ChunkedEnqueue(Generic[R]):
         """Wait for the write under way, if any, and note the result of each of its jobs."""
         writing, self._writing = self._writing, None
         if writing is not None:
-            self._note(await writing)
+            try:
+                added = await writing
+            except OperatorError as error:
+                self._note(error.answers or [None] * len(self._jobs))
+                raise error.with_answers(self._answers) from error
+            self._note(added)
 
     async def _add(self, jobs: list[NewJob]) -> list[Added]:
         return await self._store.add(jobs)
 
-    def _note(self, answers: list[Added]) -> None:
+    def _note(self, answers: Sequence[Added | None]) -> None:
         for plan, job, added in zip(self._plans, self._jobs, answers, strict=True):
-            if added.created:
-                self.handles.append(Handle(added.id, self._client, created=True))
-            else:
-                self._note_not_created(plan, job, added)
-            self._index += 1
+            self._answers.append(None if added is None else self._handle(plan, job, added))
 
-    def _note_not_created(self, plan: EnqueuePlan, job: NewJob, added: Added) -> None:
-        try:
-            handle = plan.to_handle(job.id, added)
-        except (InvalidJob, DuplicateJob) as error:
-            self.failures[self._index] = error
-            return
+    def _handle(self, plan: EnqueuePlan, job: NewJob, added: Added) -> Handle[R] | None:
+        """Return the job's handle; None, and a failure noted, if it was refused."""
+        if added.created:
+            handle: Handle[R] = Handle(added.id, self._client, created=True)
+        else:
+            try:
+                handle = plan.to_handle(job.id, added)
+            except (InvalidJob, DuplicateJob) as error:
+                self.failures[len(self._answers)] = error
+                return None
         if handle.created or plan.on_conflict != "skip":
             self.handles.append(handle)
+        return handle

@@ -1,7 +1,8 @@
 """The steps of a transfer. Killed at any step, exactly one of the two stores accepts work.
 
 The source accepts work until one write marks it as moved; a seal that is not renewed expires. From
-then on the target accepts work: the last step opens it, or the next process that uses it.
+then on the target accepts work: the last step opens it, or the next process that uses it if the
+source is a file, or the same command again.
 """
 
 import asyncio
@@ -13,9 +14,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
+from outlast.core.address import shown_address
 from outlast.core.ids import JobId
 from outlast.errors import OperatorError, OutlastError, StoreBusy, StoreMoved, TransitionRefused
-from outlast.store.contract import Capability, Store
+from outlast.store.contract import Store
 from outlast.store.contract.transfer import (
     MAX_ADDRESS,
     StatusChange,
@@ -24,7 +26,7 @@ from outlast.store.contract.transfer import (
     TransferStatus,
     closed_error,
 )
-from outlast.store.open import SQLITE, without_password
+from outlast.store.open import SQLITE
 from outlast.transfer.drain import drain
 from outlast.transfer.row_sync import SyncResult, TableDigest, sync_rows
 from outlast.verify import verify
@@ -36,9 +38,6 @@ DEFAULT_GRACE: Final = timedelta(seconds=30)
 
 SEAL_DURATION: Final = timedelta(seconds=30)
 """Time after which a seal expires unless renewed, so that the source accepts work again."""
-
-SEAL_VISIBILITY_DELAY: Final = timedelta(seconds=3)
-"""Wait until clients see the seal of a store that cannot enforce it: three times their cache."""
 
 MAX_SYNC_ROUNDS: Final = 5
 """Passes over the rows at most until both stores are equal; usually two suffice."""
@@ -71,7 +70,7 @@ def address_of(url: str) -> str:
     It has no password and does not depend on the working directory. Raises TransitionRefused if it
     is too long.
     """
-    shown = str(without_password(url))
+    shown = shown_address(url)
     if shown.startswith(SQLITE):
         name, mark, query = shown.removeprefix(SQLITE).partition("?")
         shown = f"{SQLITE}{Path(name).resolve()}{mark}{query}"
@@ -93,15 +92,12 @@ class StoreCopy:
         new_id: Callable[[], JobId],
         grace: timedelta = DEFAULT_GRACE,
         seal: timedelta = SEAL_DURATION,
-        seen: timedelta = SEAL_VISIBILITY_DELAY,
         progress: CopyProgress | None = None,
     ) -> None:
         """Create a transfer between two open stores.
 
-        `seal` is the duration of the seal, renewed three times within it. `seen` is how long to
-        wait for clients to see the seal of a store that cannot enforce it.
+        `seal` is the duration of the seal, renewed three times within it.
         """
-        self._seen = seen
         self._source = source
         self._target = target
         self._from = address_of(from_url)
@@ -214,16 +210,12 @@ class StoreCopy:
 
     async def _under_seal(self) -> SyncResult:
         """Copy the rest while neither store accepts work. Any error opens the source again."""
-        await self._require_stopped()
         if not await self._source.change_transfer_status(
             self._status_change(TransferStage.SEALED, grace=self._grace)
         ):
             raise StoreBusy(f"{self._from} is sealed by another transfer; wait for its end")
         renewing = asyncio.create_task(self._keep_sealed(), name="outlast-seal")
         try:
-            if Capability.SEALS not in self._source.capabilities:
-                await asyncio.sleep(self._seen.total_seconds())
-            await drain(self._source, new_id=self._new_id)
             last = await self._sync_until_equal()
             await self._verify(self._target, self._to)
             await self._set_status(self._target, TransferStage.READY)
@@ -236,18 +228,6 @@ class StoreCopy:
             renewing.cancel()
             await asyncio.wait([renewing])
         return last
-
-    async def _require_stopped(self) -> None:
-        """Require that no worker is alive, in a store that cannot enforce a seal."""
-        if Capability.SEALS in self._source.capabilities:
-            return
-        alive = [worker for worker in await self._source.workers() if worker.is_alive]
-        if alive:
-            names = ", ".join(worker.instance_id for worker in alive[:5])
-            raise TransitionRefused(
-                f"{self._from} can be moved only while no worker runs; stop these workers and all "
-                f"clients that add jobs: {names}"
-            )
 
     async def _commit_move(self) -> None:
         """Write the one change that decides which of the two stores accepts work."""
@@ -267,9 +247,15 @@ class StoreCopy:
                 log.warning("cannot renew the seal of %s, will try again: %s", self._from, error)
 
     async def _sync_until_equal(self) -> SyncResult:
+        """Copy until a pass finds no difference, and no run is open before or after it.
+
+        A claim that a store could not refuse in time opens a run, which a pass leaves out.
+        """
+        await drain(self._source, new_id=self._new_id)
         for number in range(MAX_SYNC_ROUNDS):
             found = await self._sync_rows("compare" if number else "rest", ended_only=False)
-            if not found.differed:
+            was_idle = not await drain(self._source, new_id=self._new_id)
+            if was_idle and not found.differed:
                 return found
         raise OperatorError(
             f"{self._to} still differs from {self._from} after {MAX_SYNC_ROUNDS} rounds; another "

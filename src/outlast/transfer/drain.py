@@ -28,8 +28,8 @@ MAX_JOBS_NAMED: Final = 5
 """Jobs named in the error at most."""
 
 
-async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
-    """Wait until no run is open.
+async def drain(store: Store, *, new_id: Callable[[], JobId]) -> bool:
+    """Wait until no run is open; return whether there was one.
 
     Raises TransitionRefused, naming jobs and their holders, if that takes too long.
     """
@@ -40,8 +40,10 @@ async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
         loop.call_soon_threadsafe(ended.set)
 
     unsubscribe = store.subscribe(wake, topics=[Topic.ENDED])
+    had_runs = False
     try:
         while jobs := await store.running_under_other_boots(besides="", limit=MAX_BATCH):
+            had_runs = True
             ended.clear()
             if not await _reclaim(store, new_id):
                 await _require_time(store, jobs)
@@ -50,6 +52,7 @@ async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
                         await ended.wait()
     finally:
         unsubscribe()
+    return had_runs
 
 
 async def _reclaim(store: Store, new_id: Callable[[], JobId]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import compress
-from typing import cast
+from typing import Any, cast
 
 from outlast.config import Settings, check_count
 from outlast.core.decide import SUCCESS, Change
@@ -19,6 +19,7 @@ from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.state import State
 from outlast.errors import InvalidType
 from outlast.jobs.registry import Registry
+from outlast.run_context import NO_CONTEXT
 from outlast.store.contract import Capability, Store
 from outlast.store.contract.jobs import Renewal
 from outlast.store.contract.notifications import Notification
@@ -40,7 +41,7 @@ log = logging.getLogger("outlast.worker")
 DRAIN_POLL_S = 0.05
 """Seconds between two checks of `drained`, however long the poll interval is."""
 
-SEAL_CHECK_INTERVAL = timedelta(seconds=1)
+SEAL_CHECK_INTERVALS = timedelta(seconds=1), timedelta(seconds=5)
 """Interval at which a worker with claimed jobs checks whether its store is sealed."""
 
 
@@ -88,6 +89,7 @@ class WorkerEngine:
         self._dispatch_task: asyncio.Task[None] | None = None
         self._seal_task: asyncio.Task[None] | None = None
         self._random = random
+        self.context: Any = NO_CONTEXT  # value of the lifespan, set before the start
         self._require_work()
         self._addresses = dict(find_addresses(registry, self.types, app_address))
 
@@ -97,11 +99,10 @@ class WorkerEngine:
         self._dispatch_task = asyncio.create_task(self._dispatcher.run(), name="outlast-dispatch")
         for task in (self._dispatch_task, *self._pool.tasks):
             task.add_done_callback(self._on_task_done)
-        if Capability.SEALS in self._store.capabilities:  # other stores move without workers
-            checks = run_periodically(
-                SEAL_CHECK_INTERVAL, self._seal_monitor().run_once, random=self._random
-            )
-            self._seal_task = asyncio.create_task(checks, name="outlast-seal")
+        least, most = SEAL_CHECK_INTERVALS
+        interval = min(max(least, self._settings.tick), most)
+        checks = run_periodically(interval, self._seal_monitor().run_once, random=self._random)
+        self._seal_task = asyncio.create_task(checks, name="outlast-seal")
 
     def prepare(self, holder: LeaseHolder) -> None:
         """Build the pipeline without the claim loop, for a caller that uses `run_once`."""
@@ -174,6 +175,10 @@ class WorkerEngine:
         """Wake the dispatcher after a commit that may have added work. Thread-safe."""
         self._dispatcher.notify(notification)
 
+    def wake(self) -> None:
+        """Claim now instead of at the next poll."""
+        self._dispatcher.wake()
+
     def on_renewal(self, lease: Lease, renewal: Renewal) -> None:
         """Stop a run whose lease was lost or whose cancellation was requested."""
         if not self._leases.has(lease):
@@ -231,6 +236,7 @@ class WorkerEngine:
             logs=self._settings.logs,
             addresses=self._addresses,
             record_progress=self._store.record_progress,
+            context=self.context,
         )
 
     def _make_dispatcher(self, holder: LeaseHolder) -> Dispatcher:

@@ -57,6 +57,7 @@ class Finisher:
         self._waiting: list[Change] = []
         self._writing: list[Change] = []
         self._task: asyncio.Task[None] | None = None
+        self._failed = 0
         self.refused = 0
 
     def finish(self, change: Change) -> None:
@@ -94,33 +95,43 @@ class Finisher:
                 batch = self._writing = self._waiting[:MAX_BATCH]
                 del self._waiting[:MAX_BATCH]
                 answers = await self._write(batch)
-                if any(
-                    change.move is not SUCCESS and change.move.to in FAILED_ENDS for change in batch
-                ):
-                    with suppress(OperatorError):  # the next maintenance closes the groups
-                        await self._on_failure()
-                self.on_written(batch, answers)
-                self._writing = []
+                unanswered = [change for change, answer in _pairs(batch, answers) if answer is None]
+                self._waiting[:0] = unanswered
+                self._writing = [c for c, answer in _pairs(batch, answers) if answer is not None]
+                await self._pass_on([answer for answer in answers if answer is not None])
+                self._failed = self._failed + 1 if unanswered else 0
+                if unanswered:
+                    await asyncio.sleep(pause_after(self._failed))
         finally:
             self._task = None
 
-    async def _write(self, changes: list[Change]) -> list[bool]:
-        failed = 0
-        while True:
-            try:
-                return await self._store.apply(changes)
-            except StoreClosed:
-                raise
-            except OperatorError as error:
-                failed += 1
-                write_log = log.error if failed >= ERROR_LOG_ATTEMPTS else log.warning
-                if failed <= ERROR_LOG_ATTEMPTS or failed % LOG_EVERY_ATTEMPTS == 0:
-                    write_log("%d ends not written after %d tries: %s", len(changes), failed, error)
-                await asyncio.sleep(pause_after(failed))
-            except Exception:
-                # An internal error. The leases expire and the jobs run again: late, but not lost.
-                log.exception("%d ends could not be written", len(changes))
-                return [False] * len(changes)
+    async def _pass_on(self, answers: Sequence[bool]) -> None:
+        """Pass on the changes that were answered, so that their slots are free."""
+        answered = self._writing
+        if any(change.move is not SUCCESS and change.move.to in FAILED_ENDS for change in answered):
+            with suppress(OperatorError):  # the next maintenance closes the groups
+                await self._on_failure()
+        if answered:
+            self.on_written(answered, answers)
+        self._writing = []
+
+    async def _write(self, changes: list[Change]) -> Sequence[bool | None]:
+        """Return the answer for each change; None if the store failed to give one."""
+        try:
+            return await self._store.apply(changes)
+        except StoreClosed:
+            raise
+        except OperatorError as error:
+            answers = error.answers or [None] * len(changes)
+            failed, left = self._failed + 1, answers.count(None)
+            write_log = log.error if failed >= ERROR_LOG_ATTEMPTS else log.warning
+            if failed <= ERROR_LOG_ATTEMPTS or failed % LOG_EVERY_ATTEMPTS == 0:
+                write_log("%d ends not written after %d tries: %s", left, failed, error)
+            return answers
+        except Exception:
+            # An internal error. The leases expire and the jobs run again: late, but not lost.
+            log.exception("%d ends could not be written", len(changes))
+            return [False] * len(changes)
 
     def on_written(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
         """Count and log refused changes, then pass the batch on."""
@@ -131,3 +142,9 @@ class Finisher:
                     self.refused += 1
                     log_events.late_write_refused(change)
         self._on_written(changes, answers)
+
+
+def _pairs(
+    changes: Sequence[Change], answers: Sequence[bool | None]
+) -> list[tuple[Change, bool | None]]:
+    return list(zip(changes, answers, strict=True))

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 from outlast.core.run import Lease
 from outlast.core.worker import WorkerInfo
+from outlast.errors import OperatorError
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
 from outlast.worker.periodic import run_periodically
@@ -78,11 +79,19 @@ class LeaseRenewer:
         leases = self._leases()
         if not leases:
             return 0
-        renewals = await self._store.renew(leases, span=self._lease)
-        for lease, renewal in zip(leases, renewals, strict=True):
-            if not renewal.held or renewal.cancel_requested:
-                self._on_renewal(lease, renewal)
+        try:
+            renewals = await self._store.renew(leases, span=self._lease)
+        except OperatorError as error:
+            self._pass_on(leases, error.answers)
+            raise
+        self._pass_on(leases, renewals)
         return sum(renewal.held for renewal in renewals)
+
+    def _pass_on(self, leases: Sequence[Lease], renewals: Sequence[Renewal | None]) -> None:
+        """Tell which leases were lost or are to be cancelled; None is no answer."""
+        for lease, renewal in zip(leases, renewals, strict=False):
+            if renewal is not None and (not renewal.held or renewal.cancel_requested):
+                self._on_renewal(lease, renewal)
 
     async def heartbeat_once(self) -> None:
         """Send the heartbeat; register the worker if the store does not know it."""

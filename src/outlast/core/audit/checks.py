@@ -57,6 +57,8 @@ def _check_chain(job: JobAudit) -> Found:
 def _check_params_reservations_group(job: JobAudit) -> Found:
     if not job.params_are_json:
         yield ViolationCode.PARAMS_NOT_JSON, "has params that are not JSON", [job.row]
+    if job.missing_bodies:
+        yield ViolationCode.BODY_MISSING, "lacks a long text", [job.row, *job.missing_bodies]
     for held in job.reservations:
         reserved = f"reservations id={held.id}"
         if held.status == ReservationStatus.ACTIVE and job.end is not None:

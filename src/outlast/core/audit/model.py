@@ -101,6 +101,7 @@ class JobAudit:
     `root_id` is None if the root of its chain is missing. `group_id` is None if the job is in no
     group, or if the group is missing; `is_member` distinguishes the two. `active_key` is the key
     that the job was added with, and `key_holder` the root of the chain that holds it.
+    `missing_bodies` are rows of long texts that the job or its runs refer to.
     """
 
     id: JobId
@@ -120,6 +121,7 @@ class JobAudit:
     group_id: str | None = None
     active_key: str | None = None
     key_holder: JobId | None = None
+    missing_bodies: tuple[str, ...] = ()
 
     @property
     def end(self) -> StateRow | None:
@@ -170,15 +172,19 @@ class DanglingKind(StrEnum):
     RUN = "run"  # an ended run whose job is missing
     EVENT = "event"  # an event whose job is missing
     PLACE = "place"  # a state row whose job is missing
+    BODY = "body"  # a long text that no job or run refers to
     KEY = "key"  # an active key whose job is missing
     KEY_OF_ENDED = "key_of_ended"  # an active key whose chain has ended
     KEY_OF_LINK = "key_of_link"  # a key or slot of a job that is not the root of its chain
     SLOT = "slot"  # a job whose slot has no row, or is another job's
     SCHEDULE = "schedule"  # a schedule that differs from its index entries
+    INDEX = "index"  # a missing index entry, or one without its record
     RESERVATION = "reservation"  # an active reservation whose job is missing
     RESERVED_TWICE = "reserved_twice"  # a queue with two active reservations
     OVERLAP = "overlap"  # two open runs of `once` jobs of one name
     OUT_OF_TURN = "out_of_turn"  # a sequential group with a member started before its turn
+    INTENT = "intent"  # an operation that was written in part and cannot be completed
+    QUARANTINED = "quarantined"  # a stored record that does not parse
     STALLED = "stalled"  # a sealed group whose blocked members nothing will unblock
 
 

@@ -39,6 +39,7 @@ class ViolationCode(StrEnum):
     MISSING_PREDECESSOR = "missing_predecessor"  # the job it retries is missing
     ROOT_MISMATCH = "root_mismatch"  # its root is not that of the job it retries
     PARAMS_NOT_JSON = "params_not_json"  # its params are not JSON
+    BODY_MISSING = "body_missing"  # a long text of the job or of a run is missing
     RESERVATION_OF_ENDED_JOB = "reservation_of_ended_job"  # an active reservation of an ended job
     RESERVATION_OF_OTHER_QUEUE = "reservation_of_other_queue"  # its reservation is of another queue
     BLOCKED_WITHOUT_GROUP = "blocked_without_group"  # it is blocked and in no group
@@ -46,16 +47,20 @@ class ViolationCode(StrEnum):
     ORPHAN_RUN = "orphan_run"  # an ended run whose job is missing
     DANGLING_EVENT = "dangling_event"  # an event whose job is missing
     DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
+    DANGLING_BODY = "dangling_body"  # a long text that no job or run refers to
     DANGLING_KEY = "dangling_key"  # an active key whose job is missing
     KEY_NOT_HELD = "key_not_held"  # an unfinished job does not hold its active key
     KEY_OF_ENDED_CHAIN = "key_of_ended_chain"  # an active key of a chain that has ended
     KEY_OF_NON_ROOT = "key_of_non_root"  # a key or slot of a job that is not the root of its chain
     SLOT_MISMATCH = "slot_mismatch"  # its slot has no row, or is another job's
     SCHEDULE_INDEX_MISMATCH = "schedule_index_mismatch"  # index entries differ from the schedule
+    INDEX_MISMATCH = "index_mismatch"  # an index entry is missing, or has no record
     DANGLING_RESERVATION = "dangling_reservation"  # an active reservation whose job is missing
     RESERVED_TWICE = "reserved_twice"  # a queue with two active reservations
     ONCE_OVERLAP = "once_overlap"  # two `once` jobs of one name run
     GROUP_OUT_OF_TURN = "group_out_of_turn"  # a sequential group member started before its turn
+    UNFINISHED_INTENT = "unfinished_intent"  # an operation written in part cannot be completed
+    QUARANTINED = "quarantined"  # a record that does not parse, or has another key
     STALLED_GROUP = "stalled_group"  # blocked members that nothing will unblock
 
 
@@ -92,7 +97,7 @@ _RECOVERY_RELEASES: Final = "start a worker: recovery releases the reservation"
 REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
     {
         ViolationCode.DETACHED: (
-            "start a worker: recovery ends the job as its last run ended, or retries it"
+            "`outlast verify --repair` ends the job as its last run ended, or retries it"
         ),
         ViolationCode.TWO_STATE_ROWS: (
             "stop all workers; keep the row with the token of the last run (an end before an "
@@ -113,8 +118,8 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
             "missing, restore a backup"
         ),
         ViolationCode.OPEN_NOT_LAST: (
-            "stop all workers, delete the open run and start a worker: recovery ends the job as "
-            "its last ended run says"
+            "stop all workers, delete the open run and run `outlast verify --repair`, which ends "
+            "the job as its last ended run says"
         ),
         ViolationCode.RUN_WITHOUT_END: _HISTORY,
         ViolationCode.UNEXPECTED_RESULT: _HISTORY,
@@ -136,13 +141,17 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
             "cancel the successor if it has not started; the job itself continues"
         ),
         ViolationCode.MISSING_SUCCESSOR: (
-            "start a worker: recovery writes the successor, or ends the job as dead letter"
+            "`outlast verify --repair` writes the successor, or ends the job as dead letter"
         ),
         ViolationCode.UNEXPECTED_SUCCESSOR: "cancel the successor if it has not started",
         ViolationCode.MISSING_PREDECESSOR: _HISTORY,
         ViolationCode.ROOT_MISMATCH: _RESTORE,
         ViolationCode.PARAMS_NOT_JSON: (
             "cancel the job and enqueue it again: no handler can read it"
+        ),
+        ViolationCode.BODY_MISSING: (
+            "restore the item from a backup; without it, cancel the job if it waits and enqueue it "
+            "again"
         ),
         ViolationCode.RESERVATION_OF_ENDED_JOB: _RECOVERY_RELEASES,
         ViolationCode.RESERVATION_OF_OTHER_QUEUE: (
@@ -155,10 +164,11 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
             "cancel the job if it waits: its group cannot start or stop it"
         ),
         ViolationCode.ORPHAN_RUN: (
-            "start a worker: recovery copies the run to the events and deletes it"
+            "`outlast verify --repair` copies the run to the events and deletes it"
         ),
         ViolationCode.DANGLING_EVENT: _DELETE,
         ViolationCode.DANGLING_STATE_ROW: _DELETE,
+        ViolationCode.DANGLING_BODY: _DELETE,
         ViolationCode.DANGLING_KEY: _FREE_KEY,
         ViolationCode.KEY_NOT_HELD: (
             "cancel the job if another job holds the key; else write the row of the key"
@@ -172,15 +182,26 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.SCHEDULE_INDEX_MISMATCH: (
             "save the schedule again, which writes its index entries; delete the others"
         ),
+        ViolationCode.INDEX_MISMATCH: (
+            "write the missing entry as other records of that kind have it; delete an entry whose "
+            "record is gone"
+        ),
         ViolationCode.DANGLING_RESERVATION: _RECOVERY_RELEASES,
+        ViolationCode.QUARANTINED: (
+            "correct the field that it names, or delete the record: the job then runs, or is gone"
+        ),
         ViolationCode.RESERVED_TWICE: (
             "start a worker, or wait: the later one is released when it expires"
         ),
         ViolationCode.ONCE_OVERLAP: "cancel the later run, and check the effects of both",
         ViolationCode.GROUP_OUT_OF_TURN: "cancel the later member if it has not started",
+        ViolationCode.UNFINISHED_INTENT: (
+            "use the newest Outlast, which completes it when it opens the store; if it cannot, "
+            "restore a backup"
+        ),
         ViolationCode.STALLED_GROUP: (
-            "start a worker, which recovers detached members; if that does not help, cancel the "
-            "group"
+            "`outlast verify --repair` recovers detached members; if that does not help, cancel "
+            "the group"
         ),
     }
 )
@@ -191,6 +212,10 @@ DANGLING: Final[Mapping[DanglingKind, tuple[ViolationCode, str]]] = MappingProxy
         DanglingKind.RUN: (ViolationCode.ORPHAN_RUN, "an ended run whose job is missing"),
         DanglingKind.EVENT: (ViolationCode.DANGLING_EVENT, "an event whose job is missing"),
         DanglingKind.PLACE: (ViolationCode.DANGLING_STATE_ROW, "a state row whose job is missing"),
+        DanglingKind.BODY: (
+            ViolationCode.DANGLING_BODY,
+            "a long text that no job or run refers to",
+        ),
         DanglingKind.KEY: (ViolationCode.DANGLING_KEY, "an active key whose job is missing"),
         DanglingKind.KEY_OF_ENDED: (
             ViolationCode.KEY_OF_ENDED_CHAIN,
@@ -208,6 +233,11 @@ DANGLING: Final[Mapping[DanglingKind, tuple[ViolationCode, str]]] = MappingProxy
             ViolationCode.SCHEDULE_INDEX_MISMATCH,
             "a schedule that differs from its index entries",
         ),
+        DanglingKind.INDEX: (
+            ViolationCode.INDEX_MISMATCH,
+            "an index entry that is missing or has no record",
+        ),
+        DanglingKind.QUARANTINED: (ViolationCode.QUARANTINED, "a damaged record"),
         DanglingKind.RESERVATION: (
             ViolationCode.DANGLING_RESERVATION,
             "an active reservation whose job is missing",
@@ -223,6 +253,10 @@ DANGLING: Final[Mapping[DanglingKind, tuple[ViolationCode, str]]] = MappingProxy
         DanglingKind.OUT_OF_TURN: (
             ViolationCode.GROUP_OUT_OF_TURN,
             "a member of a sequential group started before its turn",
+        ),
+        DanglingKind.INTENT: (
+            ViolationCode.UNFINISHED_INTENT,
+            "an operation that was written in part and cannot be completed",
         ),
         DanglingKind.STALLED: (
             ViolationCode.STALLED_GROUP,

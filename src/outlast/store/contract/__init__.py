@@ -43,10 +43,10 @@ class Capability(StrEnum):
     DURABLE = "durable"  # its content survives its process
     SHARED = "shared"  # several processes may use it at once
     TRANSACTIONS = "transactions"  # an enqueue or a finish can join the caller's transaction
-    SEALS = "seals"  # a seal takes effect for all processes at one moment: see `transfer`
     ONE_WRITE_LOCK = "one_write_lock"  # a handler transaction keeps all other writes waiting
     MAINTENANCE_CHECK = "maintenance_check"  # one cheap read finds due work: `MaintenanceCheck`
     KERNEL_LOCKS = "kernel_locks"  # a free lock proves that its former holder is dead: see `locks`
+    PAID_READS = "paid_reads"  # each record read is a request or a price: nothing scans unasked
 
 
 class HasCapabilities(Protocol):

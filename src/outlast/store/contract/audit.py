@@ -1,6 +1,6 @@
 """Contract: raw reads for `outlast verify`."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from outlast.core.audit.model import DanglingRecord, JobAudit
 
@@ -26,4 +26,13 @@ class AuditReads(Protocol):
         Each one was in that state at one moment. Keys and slots of deleted jobs are not dangling:
         they stay for ever. The cost grows with the store.
         """
+        ...
+
+
+@runtime_checkable
+class Quarantining(Protocol):
+    """A store that sets aside jobs whose stored record is damaged."""
+
+    async def why_quarantined(self, job_id: str) -> str | None:
+        """Return which record of the job is damaged, and how; None if it is sound or missing."""
         ...

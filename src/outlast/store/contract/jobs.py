@@ -1,6 +1,6 @@
 """Contract: add, claim, change and find jobs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from outlast.core.change import Change
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
+from outlast.core.overview import JobCounts
 from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.state import State
 
@@ -75,6 +76,9 @@ class Jobs(Protocol):
         the holder's id is returned. Of two such jobs in one call, or in two processes, one wins.
         Adding a stored id again changes nothing. A taken key is reported before any other fault.
 
+        If the store fails, the error has in `answers` the results of the jobs that were answered;
+        any other job may be stored or not. Repeating the call with the same jobs is safe.
+
         `retry_of` must name a finished job without a successor. The new job joins its chain, and
         that job gets the event `retried` with the new id as detail.
         """
@@ -107,6 +111,9 @@ class Jobs(Protocol):
         for a free slot, and none with one attempt left, which the worker's death would spend;
         others are passed over.
 
+        If the store fails in a part of a claim, the claims of the other parts are returned; the
+        error is raised only if there are none.
+
         A claim may stop early, after at least one job, where the params of the claimed jobs are
         large; the next claim goes on there.
 
@@ -123,9 +130,14 @@ class Jobs(Protocol):
         given, also when two concern one job.
 
         False means that the job has moved on. Nothing is written then, except that a refused write
-        of a former holder (guard `open`) records a `late_write_refused` event. False also answers
+        of a former holder (guard `open`) records a `late_write_refused` event. An end that is on
+        record exactly as the change has it (status, reason, error, result, exit code, log path)
+        was written before, and its reply was lost: True, and nothing is written. False also answers
         a change that cannot be stored: a result that is not JSON or over 256 KiB, an error over
         64 KiB, a log path over 4,096 characters, an exit code over 32 bits, or invalid text.
+
+        If the store fails, the error has in `answers` the results of the changes that were
+        answered; any other may be written or not. Repeating an end is safe, as said above.
 
         A change that closes a run writes its exit code and log path once, with the end. A released
         job keeps its position in its queue; with a delay it is due that much later. A successor
@@ -144,7 +156,10 @@ class Jobs(Protocol):
         ...
 
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
-        """Extend each lease whose token is current to `span` from now, even an expired one."""
+        """Extend each lease whose token is current to `span` from now, even an expired one.
+
+        If the store fails, the error has in `answers` the results of the leases that were answered.
+        """
         ...
 
     async def expired_leases(self, *, limit: int) -> list[Job]:
@@ -159,7 +174,10 @@ class Jobs(Protocol):
         ...
 
     async def promote_due(self, *, limit: int) -> int:
-        """Move up to `limit` due jobs to `queued`, the earliest first; return how many moved."""
+        """Move up to `limit` due jobs to `queued`, the earliest first; return how many moved.
+
+        If the store fails for some, it moves the others before it raises the error.
+        """
         ...
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
@@ -177,8 +195,11 @@ class Jobs(Protocol):
         """
         ...
 
-    async def counts(self) -> Mapping[tuple[str, State], int]:
-        """Return the number of jobs by queue and state; entries of 0 are left out."""
+    async def counts(self) -> JobCounts:
+        """Return the number of jobs by queue and state; entries of 0 are left out.
+
+        A store that would have to read every job may stop, and then says which numbers are capped.
+        """
         ...
 
     async def chain(self, job_id: JobId) -> list[Job]:

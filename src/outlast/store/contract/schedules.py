@@ -86,6 +86,9 @@ class Schedules(Protocol):
         enabled, has that version, and that slot is its next. If the slot has a row, only the
         schedule advances. A job is stored as by `add`, with its slot, which becomes the schedule's
         `last_triggered_at`. Of concurrent firings of one slot, one writes it.
+
+        If the store fails, the error has in `answers` the results of the firings that were
+        answered. Repeating the call is safe: a slot that was written answers `taken` or `stale`.
         """
         ...
 

@@ -4,10 +4,13 @@ A key has two parts. Keys of one `part` are ordered by `sort`, as text compares 
 There is no order across parts, and no read spans them at one moment.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
+
+from outlast.errors import StoreCorrupt
 
 Value = Mapping[str, Any]
 """JSON object: text, whole numbers, booleans, None, and lists of those."""
@@ -24,6 +27,35 @@ class Key(NamedTuple):
     sort: str
 
 
+class DamagedValue(Mapping[str, Any]):
+    """Value of a record that does not parse; every look into it raises StoreCorrupt."""
+
+    def __init__(self, key: Key, why: str) -> None:
+        self.key = key
+        self.why = why
+
+    def __getitem__(self, name: str) -> NoReturn:
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Raise StoreCorrupt."""
+        raise StoreCorrupt(f"{self}; `outlast verify` lists all such records")
+
+    def __str__(self) -> str:
+        """Return what is wrong with which record, and what to do."""
+        where = f"{self.key.part} / {self.key.sort}"
+        return f"the record {where} is damaged: {self.why}; correct or delete it"
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        self.refuse()
+
+    def __len__(self) -> int:
+        return self[""]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredItem:
     """A record as it was read. Every write of a key gives it a new `version`."""
@@ -31,6 +63,11 @@ class StoredItem:
     key: Key
     value: Value
     version: str
+
+    @property
+    def damage(self) -> str | None:
+        """Why the record does not parse; None if it does."""
+        return self.value.why if isinstance(self.value, DamagedValue) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +85,24 @@ class Write:
 
     key: Key
     value: Value | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the key, and of the value as JSON."""
+        text = "" if self.value is None else json.dumps(self.value, ensure_ascii=False)
+        return sum(len(each.encode()) for each in (*self.key, text))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTime:
+    """A server's time to the second, in the answer to a request.
+
+    `sent` and `received` are readings of this machine's monotonic clock, in microseconds.
+    """
+
+    at: datetime
+    sent: int
+    received: int
 
 
 Conditions = Mapping[Key, str | None]
@@ -75,11 +130,22 @@ class EngineLeases(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits and intervals of an engine."""
+    """Limits and intervals of an engine.
+
+    Byte limits leave room for what a server adds; sizes are those of `Write.size`.
+
+    Without a `status_delay`, every transaction may compare one record beyond `most_writes`, and
+    compares the transfer status.
+    """
 
     most_writes: int  # records that one transaction may write or compare
+    most_bytes: int  # bytes that one transaction may write
+    most_record_bytes: int  # bytes of one record
     poll: float  # seconds between two polls without a notification
     beat: float  # seconds between two heartbeats of a lock holder
+    shards: int = 1  # partitions over which jobs are spread
+    partition_units: int | None = None  # write units that one partition takes per second
+    status_delay: float | None = None  # seconds a transfer waits for writes that do not compare
 
 
 class Engine(Protocol):
@@ -131,12 +197,21 @@ class Engine(Protocol):
         """Write everything if all conditions hold; return False, and write nothing, otherwise.
 
         No key is written twice in one transaction. If the reply is lost, the engine finds out
-        whether it was written before it returns.
+        whether it was written before it returns. Raises PayloadTooLarge for more bytes than the
+        server takes.
         """
         ...
 
     async def advance(self, counter: Key, by: int) -> int:
-        """Add `by` to a counter, which starts at 0, and return it; numbers may be skipped."""
+        """Return the last of `by` new numbers in a row, higher than all before.
+
+        The field LAST of the counter's record is a number that all new ones exceed. Numbers may be
+        skipped.
+        """
+        ...
+
+    async def last_number(self, counter: Key) -> int:
+        """Return a number that none of those given so far exceeds, and every later one does."""
         ...
 
     def watch(
@@ -149,8 +224,13 @@ class Engine(Protocol):
         """
         ...
 
-    async def time(self) -> datetime | None:
-        """Return the server's time to the second; None if it reports none."""
+    async def time(self) -> ServerTime | None:
+        """Ask for the server's time; None if it reports none."""
+        ...
+
+    @property
+    def latest_time(self) -> ServerTime | None:
+        """The server's time in the latest answer of any request; None if it reports none."""
         ...
 
     async def describe(self) -> Mapping[str, str]:

@@ -5,9 +5,11 @@ only index entries may be late. Every step compares the intent's version, so tha
 once and no later write is overwritten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from outlast.errors import OperatorError, StoreCorrupt
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import (
     Conditions,
@@ -23,7 +25,13 @@ MANY: Final = 100
 WRITES: Final = "writes"
 """Kind of the intent that lists plain writes."""
 
+PAGES: Final = "intent-page"
+"""Part of the late writes of intents that list more than a record takes."""
+
+_COUNTER: Final = Key("counter", PAGES)
+
 _INDEXES: Final = (
+    key_layout.BODY,
     "job-id#",
     key_layout.SEQ,
     key_layout.READY,
@@ -41,13 +49,15 @@ _INDEXES: Final = (
     "emptied",
     key_layout.ARTIFACTS,
 )
-"""Parts whose records may be late; those needed first come first."""
+"""Parts whose records may be late; long texts come first, so that few are in an intent."""
 
 
-async def commit(engine: Engine, conditions: Conditions, writes: Sequence[Write]) -> bool:
+async def commit(
+    engine: Engine, conditions: Conditions, writes: Sequence[Write], *, gate: Conditions
+) -> bool:
     """Write what decides in one transaction, with an intent for the rest, and complete it.
 
-    Returns False, and writes nothing, if a condition fails.
+    Returns False, and writes nothing, if a condition fails, or one of `gate`.
     """
     late = sorted((w for w in writes if _may_be_late(w, conditions)), key=_rank)
     first = [write for write in writes if not _may_be_late(write, conditions)]
@@ -56,11 +66,76 @@ async def commit(engine: Engine, conditions: Conditions, writes: Sequence[Write]
     assert room >= 0, f"{len(looked_at)} records must be written at once: {sorted(looked_at)}"
     intent = _key_of(first)
     body = {"kind": WRITES, "writes": [_listed(write) for write in late[room:]]}
+    if Write(intent, body).size > _page_bytes(engine):
+        room -= room > 0  # for the first page, which is compared
+        body, paged = await _with_pages(engine, intent, late[room:])
+        conditions = {**conditions, **paged}
     marked = [_marked(write, intent.sort) for write in (*first, *late[:room])]
-    if not await engine.transact({**conditions, intent: None}, [*marked, Write(intent, body)]):
+    conditions = {**conditions, **gate, intent: None}
+    if not await engine.transact(conditions, [*marked, Write(intent, body)]):
         return False
-    await complete_writes(engine, intent)
+    await unless_store_fails(complete_writes(engine, intent))
     return True
+
+
+def _page_bytes(engine: Engine) -> int:
+    """Return the bytes of an intent, or of a page: half of what a record or transaction takes."""
+    return min(engine.limits.most_record_bytes, engine.limits.most_bytes) // 2
+
+
+async def _with_pages(
+    engine: Engine, intent: Key, late: Sequence[Write]
+) -> tuple[dict[str, Any], Conditions]:
+    """Write pages with the late writes; return the intent that names them, and what it compares.
+
+    Pages without their intent have no effect. `forget_pages` deletes the first of them first, which
+    the intent compares.
+    """
+    number = await engine.advance(_COUNTER, 1)
+    keys: list[Key] = []
+    for page in _cut(late, _page_bytes(engine)):
+        key = Key(PAGES, f"{key_layout.number(number)}#{key_layout.number(len(keys))}")
+        await engine.transact({}, [Write(key, {"intent": intent.sort, "writes": page})])
+        keys.append(key)
+    [first] = await engine.get(keys[:1])
+    body = {"kind": WRITES, "writes": [], "pages": [key.sort for key in keys]}
+    return body, {keys[0]: None if first is None else first.version}
+
+
+def _cut(writes: Sequence[Write], most: int) -> list[list[list[Any]]]:
+    """Return the writes as an intent lists them, in pages of up to `most` bytes."""
+    pages: list[list[list[Any]]] = []
+    room = 0
+    for write in writes:
+        if not pages or write.size > room:
+            pages.append([])
+            room = most
+        pages[-1].append(_listed(write))
+        room -= write.size
+    return pages
+
+
+async def forget_pages(engine: Engine) -> None:
+    """Delete pages whose intent was never written, because its process died or had a conflict."""
+    kept = ""
+    for page in await engine.range(KeyRange(PAGES), limit=MANY):
+        number = page.key.sort.partition("#")[0]
+        intent = Key(key_layout.PENDING, page.value["intent"])
+        if number == kept:
+            continue
+        if not await engine.transact(
+            {intent: None, page.key: page.version}, [Write(page.key, None)]
+        ):
+            kept = number
+
+
+async def unless_store_fails(completing: Awaitable[None]) -> None:
+    """Complete an intent just committed; if the store fails, the next read of it completes it.
+
+    What the intent belongs to has happened, so its caller gets no error.
+    """
+    with suppress(OperatorError):
+        await completing
 
 
 async def complete_writes(engine: Engine, intent: Key) -> None:
@@ -73,12 +148,26 @@ async def complete_writes(engine: Engine, intent: Key) -> None:
 
 
 async def _step(engine: Engine, entry: StoredItem) -> None:
-    listed = entry.value["writes"]
-    room = engine.limits.most_writes - 1
+    listed, pages = entry.value["writes"], entry.value.get("pages", [])
+    gone: list[Write] = []
+    if not listed and pages:
+        listed, pages, gone = await _next_page(engine, entry)
+    room = engine.limits.most_writes - 1 - len(gone)
     rest = listed[room:]
-    after = {**entry.value, "writes": rest} if rest else None
+    after = {**entry.value, "writes": rest, "pages": pages} if rest or pages else None
     writes = [Write(Key(part, sort), value) for part, sort, value in listed[:room]]
-    await engine.transact({entry.key: entry.version}, [*writes, Write(entry.key, after)])
+    await engine.transact({entry.key: entry.version}, [*writes, *gone, Write(entry.key, after)])
+
+
+async def _next_page(engine: Engine, entry: StoredItem) -> tuple[list[Any], list[str], list[Write]]:
+    """Return the writes of the next page, the pages behind it, and the write that deletes it."""
+    first, *pages = entry.value["pages"]
+    [page] = await engine.get([Key(PAGES, first)])
+    if page is not None:
+        return page.value["writes"], pages, [Write(page.key, None)]
+    if (await engine.get([entry.key])) != [entry]:
+        return [], entry.value["pages"], []  # another process was faster, so nothing is written
+    raise StoreCorrupt(f"the intent {entry.key.sort} lacks its page {first}; restore a backup")
 
 
 async def pending(engine: Engine) -> list[StoredItem]:

@@ -23,6 +23,10 @@ DEADLINE: Final = "deadline"
 ENDED: Final = "ended"
 RUN: Final = "run"
 ARTIFACTS: Final = "artifacts"
+BODY: Final = "body#"
+BODY_PARTS: Final = tuple(f"body#{digit:x}" for digit in range(16))
+"""Parts of the bodies; several, because long texts fill a partition quickly."""
+
 EVENT: Final = "event"
 STREAM: Final = "stream"
 ACTIVE: Final = "active"
@@ -40,8 +44,15 @@ WORKER: Final = "worker"
 LOCK: Final = "lock"
 LIVENESS: Final = "liveness"
 PENDING: Final = "pending"
+QUARANTINE: Final = "quarantine"
+EARLY_FIELDS: Final = "copied"
+"""Fields of a transfer that were loaded before their job, by job id."""
+
 EVENTS: Final = Key("counter", "event")
-"""Counter of events."""
+"""Counter of events in a store with one shard."""
+
+EVENT_COUNTER: Final = "event-counter"
+"""Counters of events, one for each shard, in a store with several."""
 
 NUMBERS: Final = Key("counter", "seq")
 """Counter of jobs, groups, reservations, documents and plans."""
@@ -54,13 +65,27 @@ NO_JOB: Final = "-"
 """Stands for the job in keys of events that concern no job."""
 
 _SIGNED: Final = 1 << 63
+_DIGITS: Final = 16
 _LONGEST: Final = 900
 """Bytes of a key that every engine takes; longer texts are stored by their digest."""
 
 
 def number(value: int) -> str:
     """Return a signed 64-bit number as text that sorts as the number does."""
-    return f"{value + _SIGNED:016x}"
+    return f"{value + _SIGNED:0{_DIGITS}x}"
+
+
+def from_number(text: str) -> int:
+    """Return the number of a `number`."""
+    return int(text, 16) - _SIGNED
+
+
+def ending_number(sort: str) -> int | None:
+    """Return the number that ends a sort key; None if none does."""
+    try:
+        return from_number(sort[-_DIGITS:])
+    except ValueError:
+        return None
 
 
 def time_key(moment: datetime) -> str:
@@ -70,8 +95,11 @@ def time_key(moment: datetime) -> str:
 
 
 def from_time_key(text: str) -> datetime:
-    """Return the moment of a `time_key`."""
-    return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC)
+    """Return the moment of a `time_key`, in UTC; raise ValueError for a time without an offset."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no UTC offset")
+    return moment.astimezone(UTC)
 
 
 def key_safe(text: str) -> str:
@@ -141,6 +169,11 @@ def run_key(job_id: str, token: int) -> Key:
 def artifacts_key(job_id: str, token: int) -> Key:
     """Return the key of a run's artifacts."""
     return Key(ARTIFACTS, f"{job_id}#{number(token)}")
+
+
+def body_key(sort: str) -> Key:
+    """Return the key of a body, `<job id>#<token>#<digest>`; its digest chooses the part."""
+    return Key(f"{BODY}{sort[-1]}", sort)
 
 
 def of_job(part: str, job_id: str) -> KeyRange:

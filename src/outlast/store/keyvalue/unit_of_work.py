@@ -11,7 +11,17 @@ from typing import Final, TypeVar
 
 from outlast.errors import StoreBusy
 from outlast.store.keyvalue import intents, key_layout
-from outlast.store.keyvalue.engine import Engine, Key, KeyRange, StoredItem, Value, Write
+from outlast.store.keyvalue.engine import (
+    LAST,
+    Conditions,
+    Engine,
+    Key,
+    KeyRange,
+    StoredItem,
+    Value,
+    Write,
+)
+from outlast.store.keyvalue.transfer_gate import GatePass, TransferGate
 
 MAX_CACHED_LOCATIONS: Final = 10_000
 
@@ -64,14 +74,22 @@ class PendingIntent(Exception):
 
 
 class UnitOfWork:
-    """Reads remember versions, writes are buffered, `commit` compares and writes."""
+    """Reads remember versions, writes are buffered, `commit` compares and writes.
 
-    def __init__(self, engine: Engine, seen: LocationCache | None = None) -> None:
+    `tolerated` intents cannot be completed; a unit that only reads shows their jobs as they are.
+    """
+
+    def __init__(
+        self, engine: Engine, seen: LocationCache | None = None, gate: GatePass | None = None
+    ) -> None:
+        """Begin a unit of work. With a `gate`, it is written only while the store is open."""
         self.engine = engine
+        self._gate = gate
         self.seen = LocationCache() if seen is None else seen
         self._read: dict[Key, StoredItem | None] = {}
         self._writes: dict[Key, Value | None] = {}
         self._required: set[Key] = set()
+        self.tolerated: frozenset[Key] = frozenset()
 
     async def get(self, key: Key) -> Value | None:
         """Return the value as this unit sees it.
@@ -148,20 +166,11 @@ class UnitOfWork:
         assert value is not None, f"{key} is not there"
         self.put(key, value)
 
-    async def next_event(self) -> int:
-        """Return the number of the next event.
-
-        Of two units that take one number only one commits. So no event becomes visible before one
-        with a lower number.
-        """
-        return await self.next_number(key_layout.EVENTS)
-
-    async def next_number(self, counter: Key = key_layout.NUMBERS) -> int:
-        """Return a number that no other unit gets, if this unit commits."""
-        there = await self.get(counter)
-        last: int = there["last"] if there else 0
-        self.put(counter, {"last": last + 1})
-        return last + 1
+    async def raise_numbers(self, last: int) -> None:
+        """Let all numbers given after the commit exceed `last`."""
+        await self.get(key_layout.NUMBERS)
+        if last > await self.engine.last_number(key_layout.NUMBERS):
+            self.put(key_layout.NUMBERS, {LAST: last})
 
     async def is_unchanged(self, of: Sequence[Key] | None = None) -> bool:
         """Return True if all records read, or those of `of`, are unchanged since."""
@@ -178,11 +187,17 @@ class UnitOfWork:
         """Write everything atomically; return False, and write nothing, on a conflict."""
         if not self._writes:
             return True
+        is_written = await self._write({} if self._gate is None else self._gate.conditions)
+        if self._gate is not None:
+            await self._gate.settle(is_written=is_written)
+        return is_written
+
+    async def _write(self, gate: Conditions) -> bool:
         conditions = self._conditions()
         writes = [Write(key, value) for key, value in self._writes.items()]
         if len(conditions.keys() | self._writes.keys()) <= self.engine.limits.most_writes:
-            return await self.engine.transact(conditions, writes)
-        return await intents.commit(self.engine, conditions, writes)
+            return await self.engine.transact({**conditions, **gate}, writes)
+        return await intents.commit(self.engine, conditions, writes, gate=gate)
 
     def _conditions(self) -> dict[Key, str | None]:
         keys = [key for key in (*self._writes, *self._required) if key in self._read]
@@ -209,10 +224,25 @@ class UnitRunner:
         self._random = random
         self._complete = complete
 
-    async def do(self, work: Callable[[UnitOfWork], Awaitable[Answer]]) -> Answer:
-        """Return what `work` returned in the unit that committed; raise StoreBusy if none did."""
+    def on(self, engine: Engine) -> "UnitRunner":
+        """Return a runner on another view of the engine."""
+        return UnitRunner(engine, self._random, self._complete)
+
+    async def do(
+        self,
+        work: Callable[[UnitOfWork], Awaitable[Answer]],
+        gate: TransferGate | None = None,
+        tolerated: frozenset[Key] = frozenset(),
+    ) -> Answer:
+        """Return what `work` returned in the unit that committed; raise StoreBusy if none did.
+
+        With a `gate`, nothing is written unless the store is open. Intents that are `tolerated`
+        need not be completed.
+        """
         for pause in range(MAX_ATTEMPTS):
-            unit = UnitOfWork(self.engine, self._seen)
+            held = None if gate is None else await gate.enter()
+            unit = UnitOfWork(self.engine, self._seen, held)
+            unit.tolerated = tolerated
             try:
                 answer = await work(unit)
                 if await unit.commit():

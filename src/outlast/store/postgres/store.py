@@ -75,7 +75,6 @@ class PostgresStore(
             Capability.DURABLE,
             Capability.SHARED,
             Capability.TRANSACTIONS,
-            Capability.SEALS,
             Capability.MAINTENANCE_CHECK,
         }
     )

@@ -160,6 +160,7 @@ class SqliteTransaction:
     def _apply(self, changes: Sequence[Change]) -> WriteTransaction | None:
         cursor = self._cursor()
         tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=False)
+        tx.is_handlers = True
         with translated(self._path):
             self._files.require_database()
             if not all(apply(tx, changes)):

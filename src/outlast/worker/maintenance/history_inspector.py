@@ -1,10 +1,10 @@
-"""The history inspector: repairs damage that no crash can cause, once a day for all workers."""
+"""The history inspector: repairs damage that no crash can cause."""
 
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -16,6 +16,7 @@ from outlast.core.job import Job
 from outlast.core.state import Loss, State
 from outlast.core.transition import yield_to_cancel
 from outlast.errors import StoreMoved, StoreSealed
+from outlast.store.contract import Capability, HasCapabilities
 from outlast.store.contract.documents import Documents
 from outlast.store.contract.jobs import Jobs
 from outlast.store.contract.maintenance import RecoveryReads
@@ -35,7 +36,7 @@ DOCUMENT: Final = ("maintenance", "history-inspection")
 """Kind and key of the document whose last write is the time of the last inspection."""
 
 
-class InspectedStore(Jobs, Runs, RecoveryReads, Documents, Schedules, Protocol):
+class InspectedStore(Jobs, Runs, RecoveryReads, Documents, Schedules, HasCapabilities, Protocol):
     """The pages of the store contract that an inspection needs."""
 
 
@@ -49,28 +50,27 @@ class HistoryRepairs:
     given_up: int = 0  # the same, without attempts left
     orphans: int = 0  # orphan runs, removed
 
+    @property
+    def actions(self) -> int:
+        """Number of repairs."""
+        return sum(asdict(self).values())
+
 
 class HistoryInspector:
     """Reads every kept job and run, which takes longer the more history is kept.
 
-    A worker's start inspects a store that was never inspected. After that the maintenance of one
-    worker does it once per `INTERVAL`, or when `request_inspection` asks for it.
+    `outlast verify --repair` inspects. On stores without the capability PAID_READS the maintenance
+    of one worker also does, after the first start on a store and then once per `INTERVAL`.
     """
 
     def __init__(self, store: InspectedStore, new_id: Callable[[], JobId]) -> None:
         self._store = store
         self._new_id = new_id
 
-    async def inspect_first(self) -> HistoryRepairs:
-        """Inspect a store that was never inspected; a no-op otherwise."""
-        if await self._store.document(*DOCUMENT) is not None:
-            return HistoryRepairs()
-        repairs = await self.inspect()
-        await self._record(None)
-        return repairs
-
     async def inspect_if_due(self) -> HistoryRepairs:
         """Inspect if the last inspection is too long ago; of several workers one does it."""
+        if Capability.PAID_READS in self._store.capabilities:
+            return HistoryRepairs()
         last = await self._store.document(*DOCUMENT)
         is_due = last is None or await self._store.now() - last.updated_at >= INTERVAL
         if not is_due or not await self._record(last):
@@ -119,13 +119,6 @@ class HistoryInspector:
             for event in removed:
                 log.warning("orphan run removed run=%s token=%d", event.run_id, event.token)
         return count
-
-
-async def request_inspection(store: Documents) -> None:
-    """Let the next start, or the maintenance of a running worker, inspect the history."""
-    last = await store.document(*DOCUMENT)
-    if last is not None:
-        await store.swap(*DOCUMENT, expected=last.version, value=None)
 
 
 async def settle(

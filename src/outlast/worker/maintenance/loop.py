@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import compress
@@ -16,6 +16,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import Lease
 from outlast.core.state import Loss
+from outlast.errors import OperatorError
 from outlast.store.contract import Store, check_maintenance
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.worker import log_events
@@ -50,10 +51,20 @@ class Maintenance:
     """Runs maintenance steps. Each write is atomic per job, so a killed step is continued later."""
 
     def __init__(
-        self, store: Store, new_id: Callable[[], JobId], *, clock: Clock | None = None
+        self,
+        store: Store,
+        new_id: Callable[[], JobId],
+        *,
+        clock: Clock | None = None,
+        on_reclaimed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Maintain that store; `clock` is the machine's, by which history may look old."""
+        """Maintain that store; `clock` is the machine's, by which history may look old.
+
+        `on_reclaimed` is called when jobs were taken from dead workers, so that they are claimed
+        before the next poll.
+        """
         self._store = store
+        self._on_reclaimed = on_reclaimed
         self._clock = ClockWatch(clock or SystemClock())
         self._reservations = ReservationMonitor(store, new_id)
         self._new_id = new_id
@@ -65,7 +76,12 @@ class Maintenance:
         """Reclaim expired leases, skip missed starts, end reservations and close groups."""
         is_trusted = self._clock.is_trusted()
         due = await check_maintenance(self._store, abandoned=INCOMPLETE_GROUP_TIMEOUT)
-        return await self._maintain(due, is_trusted=is_trusted) if due else MaintenanceResult()
+        if not due:
+            return MaintenanceResult()
+        done = await self._maintain(due, is_trusted=is_trusted)
+        if done.reclaimed:
+            self._on_reclaimed()
+        return done
 
     async def _maintain(self, due: MaintenanceDue, *, is_trusted: bool) -> MaintenanceResult:
         """Do what is due; without trust in the wall clock, nothing that depends on it alone."""
@@ -109,11 +125,12 @@ class Maintenance:
         return await remove_expired_logs(self._store, folder, before=before)
 
     async def _reclaim(self, expired: list[Job]) -> int:
-        lost = await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
-        for job in lost:
-            log_events.job_lost(
-                Lease(job.id, job.token), reason=Loss.LEASE_EXPIRED, holder=job.holder
-            )
+        try:
+            lost = await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
+        except OperatorError as error:
+            _log_lost(compress(expired, error.answers))
+            raise
+        _log_lost(lost)
         return len(lost)
 
     async def _settle(self, jobs: list[Job], event: Event) -> list[Job]:
@@ -125,6 +142,11 @@ class Maintenance:
             return []
         changes = [decide(job, event, new_id=self._new_id) for job in jobs]
         return list(compress(jobs, await self._store.apply(changes)))
+
+
+def _log_lost(jobs: Iterable[Job]) -> None:
+    for job in jobs:
+        log_events.job_lost(Lease(job.id, job.token), reason=Loss.LEASE_EXPIRED, holder=job.holder)
 
 
 async def run_maintenance(

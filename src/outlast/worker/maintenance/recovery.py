@@ -16,7 +16,6 @@ from outlast.store.contract.locks import Locks
 from outlast.store.contract.reservations import Reservations
 from outlast.worker.maintenance.death_proof import decisive_locks
 from outlast.worker.maintenance.history_inspector import (
-    HistoryInspector,
     InspectedStore,
     all_pages,
     settle,
@@ -39,11 +38,6 @@ class RecoveryResult:
 
     lost: int = 0  # runs of earlier boots, closed as lost
     unknown: int = 0  # runs of unknown owners, closed as lost
-    finished: int = 0  # detached jobs ended or requeued as their last run says
-    without_run: int = 0  # running jobs without a run, closed as lost
-    continued: int = 0  # failed linked jobs that got their missing successor
-    given_up: int = 0  # the same, without attempts left
-    orphans: int = 0  # orphan runs, removed
     inspected: int = 0  # active reservations inspected; not a repair
     freed: int = 0  # reservations ended: their job has ended or was released
     expired: int = 0  # reservations ended: their caller was dead or silent
@@ -57,7 +51,7 @@ class RecoveryResult:
 
 
 class Recovery:
-    """Repairs, in a fixed order, what a crash or a damaged file has left.
+    """Repairs, in a fixed order, what a crash has left.
 
     The caller holds the identity lock of `holder`. Scope `instance` closes the runs of its earlier
     boots. Scope `all` closes the runs of every worker in `queues`; the caller holds the lock of the
@@ -66,8 +60,7 @@ class Recovery:
     or whose owner is not `known` follow `unknown`: `fail` closes them at once, `threshold` only if
     their lease has expired, `leave` not at all.
 
-    Its cost depends on what is open, not on the history: the `HistoryInspector` reads that, at the
-    first start and then in the background.
+    It reads what is open and no history: see `HistoryInspector` for that.
 
     Each repair is one fenced write: repeated, raced or killed midway, it has one outcome.
     """
@@ -96,8 +89,6 @@ class Recovery:
         done = RecoveryResult(
             lost=await self._own_lost_runs(), unknown=await self._unknown_owners()
         )
-        repairs = await HistoryInspector(self._store, self._new_id).inspect_first()
-        done = replace(done, **asdict(repairs))
         reservations = await ReservationMonitor(self._store, self._new_id).run_once(log_all=True)
         done = replace(
             done,

@@ -19,9 +19,10 @@ from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key, StoredItem, Value
+from outlast.store.keyvalue.engine import DamagedValue, Key, StoredItem, Value
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
-from outlast.store.keyvalue.repositories import groups, queues, slots
+from outlast.store.keyvalue.outcomes import require_all, succeeded
+from outlast.store.keyvalue.repositories import bodies, groups, queues, slots
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories.job_codec import JobRecord, is_expired
 from outlast.store.keyvalue.repositories.queues import register_queue
@@ -34,13 +35,12 @@ class KeyValueAddOperations(KeyValueOperations):
     """Add jobs."""
 
     @requires_open_store
-    async def add(self, new: Sequence[NewJob]) -> list[Added]:
+    async def add(self, context: StoreContext, new: Sequence[NewJob]) -> list[Added]:
         """Add jobs and return what became of each, in order.
 
         Plain jobs go in concurrent chunks. Jobs that compete for a key or a position go in the
         order given.
         """
-        context = self._context
         if not new:
             return []
         first = await context.numbers(len(new))
@@ -49,18 +49,21 @@ class KeyValueAddOperations(KeyValueOperations):
         ahead = await _read_ahead(context, new)
         in_turn = _in_turn(new, ahead)
         numbered = [(job, first + number) for number, job in enumerate(new)]
-        added = await run_in_chunks(
+        outcomes = await run_in_chunks(
             context,
             numbered,
             partial(_add, context, {} if in_turn else ahead),
-            records=5,
+            records=5 + any(bodies.is_long(job.params) for job in new),
             is_alone=lambda pair: pair[0].id in in_turn,
             size=lambda pair: len(pair[0].params),
+            refused=_too_large,
         )
-        created = [job.queue for job, each in zip(new, added, strict=True) if each.created]
+        created = {each.id for each in succeeded(outcomes) if each.created}
         if created:
-            context.notify(Notification(queues=frozenset(created)))
-        return added
+            context.notify(
+                Notification(queues=frozenset(job.queue for job in new if job.id in created))
+            )
+        return require_all(outcomes)
 
 
 async def _read_ahead(context: StoreContext, jobs: Sequence[NewJob]) -> Read:
@@ -91,7 +94,8 @@ async def placed_among(context: StoreContext, names: Collection[str]) -> set[str
 
 
 def _placed(found: Sequence[StoredItem | None]) -> set[str]:
-    record = [queues.from_value(entry.value).queue for entry in found if entry is not None]
+    there = [entry for entry in found if entry is not None and entry.damage is None]
+    record = [queues.from_value(entry.value).queue for entry in there]
     return {queue.name for queue in record if queue.ordering is Ordering.POSITION}
 
 
@@ -108,12 +112,11 @@ async def _add(
         await unit.fetch([key for new, _ in jobs for key in looked_at(new)])
         return [await _put(unit, new, seq, context.now()) for new, seq in jobs]
 
-    try:
-        return await context.run_unit(work)
-    except PayloadTooLarge as error:
-        if len(jobs) > 1:  # one of them, or their sum: try each alone
-            return [added for pair in jobs for added in await _add(context, {}, [pair])]
-        return [Added(jobs[0][0].id, created=False, refused=str(error))]
+    return await context.run_unit(work)
+
+
+def _too_large(pair: tuple[NewJob, int], error: PayloadTooLarge) -> Added:
+    return Added(pair[0].id, created=False, refused=str(error))
 
 
 async def _put(unit: UnitOfWork, new: NewJob, seq: int, now: datetime) -> Added:
@@ -127,6 +130,8 @@ async def put(
     """Write the job in the caller's unit of work; return its record, or why it was not added."""
     why = why_malformed(new)
     await unit.fetch(looked_at(new))
+    if (damage := await _damaged(unit, new)) is not None:
+        return Added(new.id, created=False, refused=damage)
     holder = await _holder(unit, new, now)
     if holder is not None:
         if new.retry_of is not None:  # its own key may name the root of its chain
@@ -179,6 +184,15 @@ def _is_fine(check: Callable[[], object]) -> bool:
     return True
 
 
+async def _damaged(unit: UnitOfWork, new: NewJob) -> str | None:
+    """Return why a key of the job cannot be judged: its record is damaged."""
+    for key in (key_layout.pointer(new.id), *(key for key, _ in _claims(new))):
+        value = await unit.get(key)
+        if isinstance(value, DamagedValue):
+            return str(value)
+    return None
+
+
 async def _holder(unit: UnitOfWork, new: NewJob, now: datetime) -> JobId | None:
     if await unit.get(key_layout.pointer(new.id)) is not None:
         return new.id
@@ -195,6 +209,8 @@ async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
         return not is_expired(value, now)
     if await job_repository.load(unit, value["job_id"]) is not None:
         return True
+    if await job_repository.damage(unit, value["job_id"]) is not None:
+        return True  # its job is quarantined, not gone
     log.warning("dedupe record points at a missing job and is overwritten job=%s", value["job_id"])
     if await unit.get(key_layout.pointer(value["job_id"])) is not None:
         unit.delete(key_layout.pointer(value["job_id"]))
@@ -202,7 +218,7 @@ async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
 
 
 def _why_not_retried(new: NewJob, before: JobRecord | None) -> str | None:
-    if before is None:
+    if before is None or before.is_marked:
         return why_not_retried(new, None, None)
     return why_not_retried(new, before.job, before.successor)
 

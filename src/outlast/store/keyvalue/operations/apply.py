@@ -12,23 +12,24 @@ from outlast.core.ids import RunId
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.core.transition import (
     apply_change,
+    is_on_record,
     is_storable_change,
     start_missing_run,
     to_successor,
     yield_to_cancel,
 )
-from outlast.errors import PayloadTooLarge
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import (
     allowed_while_sealed,
 )
-from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue import intents, key_layout
 from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key
 from outlast.store.keyvalue.operations import positions
 from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.operations.jobs import require_kept
+from outlast.store.keyvalue.outcomes import FailedItem, require_all, succeeded
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -60,22 +61,25 @@ class KeyValueApplyOperations(KeyValueOperations):
 
         Routine ends go in concurrent chunks, all others in the order given. Each change is atomic.
         """
-        context = self._context
-        if not all(map(allowed_while_sealed, changes)):
-            await self._status_cache.require_open()
+        is_allowed = all(map(allowed_while_sealed, changes))
+        context = self._context if is_allowed else await self._gated()
         repeated = len({change.job_id for change in changes}) < len(changes)
-        answers = await run_in_chunks(
+        outcomes = await run_in_chunks(
             context,
             changes,
             partial(_apply, context),
             records=10,
             is_alone=lambda change: repeated or not _is_routine(change),
+            is_order_needed=repeated or any(change.place or change.edit for change in changes),
             size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
+            refused=lambda _, __: Applied(),
         )
-        for notification in (answer.notification for answer in answers):
-            if notification is not None:
-                context.notify(notification)
-        return [answer.is_written for answer in answers]
+        for answer in succeeded(outcomes):
+            if answer.notification is not None:
+                context.notify(answer.notification)
+        return require_all(
+            [each if isinstance(each, FailedItem) else each.is_written for each in outcomes]
+        )
 
 
 def _is_routine(change: Change) -> bool:
@@ -95,14 +99,9 @@ async def _apply(context: StoreContext, changes: Sequence[Change]) -> list[Appli
         )  # in one request
         return [await _apply_one(unit, context, change, seq) for change in changes]
 
-    try:
-        answers = await context.run_unit(work)
-    except PayloadTooLarge:
-        if len(changes) == 1:
-            return [Applied()]
-        return [answer for change in changes for answer in await _apply(context, [change])]
+    answers = await context.run_unit(work)
     for plan in [answer.plan for answer in answers if answer.plan is not None]:
-        await positions.finish_plan(context, plan)
+        await intents.unless_store_fails(positions.finish_plan(context, plan))
     return answers
 
 
@@ -113,8 +112,10 @@ async def _apply_one(unit: UnitOfWork, context: StoreContext, change: Change, se
     if record is None:
         return Applied()
     if change.token != record.job.token or not await _guard_holds(unit, context, record, change):
-        await _record_refusal(unit, record, change, now)
-        return Applied()
+        is_written = await _is_on_record(unit, record, change)
+        if not is_written:
+            await _record_refusal(unit, record, change, now)
+        return Applied(is_written=is_written)
     if not await positions.may_change(unit, record, change, now):
         return Applied()
     if change.edit is None and change.place is None:
@@ -152,6 +153,15 @@ async def _guard_holds(
     assert_never(change.move.guard)
 
 
+async def _is_on_record(unit: UnitOfWork, record: JobRecord, change: Change) -> bool:
+    """Return True if an earlier attempt, whose reply was lost, wrote the change."""
+    if change.move.run is None:
+        return False
+    run = await runs.ended(unit, record.job, change.token)
+    ended = await runs.whole(unit, [run] if run is not None else [])
+    return is_on_record(change, ended[0] if ended else None, record.successor)
+
+
 async def _record_refusal(
     unit: UnitOfWork, record: JobRecord, change: Change, now: datetime
 ) -> None:
@@ -173,14 +183,14 @@ async def _settle(
     now, was = context.now(), record
     if change.move.guard is Guard.DETACHED:
         record, change = await _taken(unit, record, change, now)
-    run_id = await _run_id(unit, record)
+    run_id, error = await _run_id(unit, record), change.error
     if record.run_id is not None and change.move.run is not None:
-        await runs.close(unit, record, change, now)
+        error = await runs.close(unit, record, change, now)
         record = replace(record, lease=None, lease_until=None, run_id=None, run_started_at=None)
     change = yield_to_cancel(was.job, change)
     moved = replace(record, job=apply_change(record.job, change, now))
     if change.move.to is not State.RUNNING:
-        moved = replace(moved, is_detached=False, last_error=change.error or record.last_error)
+        moved = replace(moved, is_detached=False, last_error=error or record.last_error)
     if change.successor is not None:
         await _insert_successor(unit, moved, change.successor, seq, now)
         moved = replace(moved, successor=change.successor.id, is_followed=True)
@@ -248,8 +258,8 @@ async def _taken(
 async def _insert_successor(
     unit: UnitOfWork, record: JobRecord, successor: Successor, seq: int, now: datetime
 ) -> None:
-    """Add the next job of the chain."""
-    job = record.job
+    """Add the next job of the chain, with its own copy of the params."""
+    [job] = await job_repository.whole_jobs(unit, [record])
     position = await queues.new_position(unit, job.queue, job.priority)
     following = to_successor(job, successor, seq=seq, position=position, now=now)
     new = JobRecord(

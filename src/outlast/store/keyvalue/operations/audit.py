@@ -19,12 +19,13 @@ from outlast.core.audit.model import (
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.limits import is_json
+from outlast.core.limits import is_json, is_storable
 from outlast.core.run import RunRecord
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext, pages, scan_partition
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.engine import DamagedValue, Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.operations import audit_bodies, audit_indexes, quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.repositories import (
     groups,
@@ -58,34 +59,61 @@ class KeyValueAuditOperations(KeyValueOperations):
         If a record changes meanwhile, the page is read again.
         """
         context = self._context
-        await complete_all(context)
-        return await context.run_unit(partial(_audit_page, after=after, limit=limit))
+        context = context.despite(await complete_all(context))
+        while True:
+            page = partial(_audit_page, after=after, limit=limit)
+            answer, last = await context.run_unit(page)
+            if answer or last is None:
+                return answer
+            after = last
 
     async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
         """Return up to `limit` records of each kind that belong to nothing."""
         context = self._context
-        await complete_all(context)
-        found = [record async for record in _dangling_records(context)]
+        stuck = await complete_all(context)
+        found = [record async for record in _dangling_records(context.despite(stuck))]
+        found += [
+            DanglingRecord(
+                kind=DanglingKind.INTENT, rows=(f"pending {key.sort}",), about=str(error)
+            )
+            for key, error in stuck.items()
+        ]
         return [
             record
             for kind in DanglingKind
             for record in [record for record in found if record.kind is kind][:limit]
         ]
 
+    async def why_quarantined(self, job_id: str) -> str | None:
+        """Return which record of the job is damaged, and how; None if it is sound or missing."""
+        if not is_storable(job_id):
+            return None
+        damage = await self._context.run_unit(partial(job_repository.damage, job_id=job_id))
+        return None if damage is None else str(damage)
 
-async def _audit_page(unit: UnitOfWork, *, after: int, limit: int) -> list[JobAudit]:
-    page = await job_repository.all_jobs(unit, after=after, limit=limit)
+
+async def _audit_page(
+    unit: UnitOfWork, *, after: int, limit: int
+) -> tuple[list[JobAudit], int | None]:
+    """Return the next jobs, without those that are being pruned, and the number of the last."""
+    found = await job_repository.all_jobs(unit, after=after, limit=limit)
+    page = [record for record in found if not record.is_marked]
     await unit.fetch([key for record in page for key in indexes(record)])
     closed = await runs.closed_of(unit, [record.job for record in page])
     told = await _events_of(unit, [record.job.id for record in page])
-    each = zip(page, closed, told, strict=True)
-    answer = [await _audit_job(unit, record, done, events) for record, done, events in each]
+    held = await audit_bodies.read(unit, page, closed)
+    each = zip(page, closed, told, held, strict=True)
+    answer = [await _audit_job(unit, *own) for own in each]
     await unit.require_unchanged()
-    return answer
+    return answer, found[-1].job.seq if found else None
 
 
 async def _audit_job(
-    unit: UnitOfWork, record: JobRecord, closed: Sequence[RunRecord], events: Sequence[EventRecord]
+    unit: UnitOfWork,
+    record: JobRecord,
+    closed: Sequence[RunRecord],
+    events: Sequence[EventRecord],
+    held: audit_bodies.JobBodies,
 ) -> JobAudit:
     job = record.job
     root = record if job.root_id == job.id else await job_repository.load(unit, job.root_id)
@@ -97,7 +125,8 @@ async def _audit_job(
         delivery=job.delivery,
         queue=job.queue,
         created_at=job.created_at,
-        params_are_json=is_json(job.params, ANY_SIZE),
+        params_are_json=held.params is None or is_json(held.params, ANY_SIZE),
+        missing_bodies=held.missing,
         places=await _places(unit, record),
         runs=tuple(_run(run) for run in closed),
         events=tuple(_told(event) for event in events),
@@ -148,7 +177,8 @@ async def _events_of(unit: UnitOfWork, jobs: Sequence[str]) -> list[list[EventRe
     told = await runs.of_jobs(unit, key_layout.EVENT, jobs)
     numbers = [each.value["id"] for found in told for each in found]
     records = await unit.engine.get([key_layout.stream_key(number) for number in numbers])
-    by_number = {n: runs.event(e.value) for n, e in zip(numbers, records, strict=True) if e}
+    pairs = zip(numbers, records, strict=True)
+    by_number = {n: runs.event(e.value) for n, e in pairs if e and e.damage is None}
     mine = [[each.value["id"] for each in found] for found in told]
     return [[by_number[n] for n in each if n in by_number] for each in mine]
 
@@ -194,21 +224,26 @@ def _told(event: EventRecord) -> AuditedEvent:
 
 
 async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    for look in (
+        _of_runs,
+        _of_events,
+        _of_index_entries,
+        audit_bodies.dangling,
+        _of_keys,
+        _of_slots,
+        _of_reservations,
+        _of_schedules,
+        audit_indexes.mismatches,
+        quarantine.damaged_records,
+    ):
+        async for dangling in look(context):
+            yield dangling
+
+
+async def _of_runs(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(context, key_layout.RUN):
         rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
         yield DanglingRecord(kind=DanglingKind.RUN, rows=rows)
-    async for dangling in _of_events(context):
-        yield dangling
-    async for dangling in _of_index_entries(context):
-        yield dangling
-    async for dangling in _of_keys(context):
-        yield dangling
-    async for dangling in _of_slots(context):
-        yield dangling
-    async for dangling in _of_reservations(context):
-        yield dangling
-    async for dangling in _of_schedules(context):
-        yield dangling
 
 
 async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
@@ -252,6 +287,8 @@ async def _unknown(unit: UnitOfWork, *, page: Sequence[StoredItem]) -> list[Stor
 
 async def _is_dangling(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
     record = await job_repository.load(unit, job_id)
+    if record is None and await job_repository.damage(unit, job_id) is not None:
+        return False
     is_wanted = record is not None and key in indexes(record)
     return not is_wanted and await unit.get(key) is not None
 
@@ -261,6 +298,9 @@ async def _of_keys(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in scan_partition(context, key_layout.ACTIVE):
         record = await context.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
+        damage = partial(job_repository.damage, job_id=entry.value["job_id"])
+        if record is None and await context.run_unit(damage) is not None:
+            continue
         if record is None:
             yield DanglingRecord(kind=DanglingKind.KEY, rows=rows, about=about)
         elif record.job.is_final:
@@ -276,7 +316,7 @@ async def _of_slots(context: StoreContext) -> AsyncIterator[DanglingRecord]:
         made = [entry.value for entry in page if "slot" in entry.value]
         rows = await context.engine.get([Key(key_layout.SLOT, value["slot"]) for value in made])
         for value, row in zip(made, rows, strict=True):
-            is_own = row is not None and row.value.get("job_id") == value["id"]
+            is_own = row is not None and (row.damage or row.value.get("job_id") == value["id"])
             record = (
                 None
                 if is_own
@@ -328,6 +368,8 @@ async def _of_schedules(context: StoreContext) -> AsyncIterator[DanglingRecord]:
 async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:
     own = schedules.record_keys(schedule_id)
     await unit.fetch([*own, *seen])
+    if any([isinstance(await unit.get(key), DamagedValue) for key in (*own, *seen)]):
+        return ()
     wanted = schedules.found_by(*[await unit.get(key) for key in own])
     await unit.fetch(list(wanted))
     records = {key: await unit.get(key) for key in {*own, *seen, *wanted}}

@@ -1,13 +1,18 @@
 """Base of the operation classes, and the guard against a sealed store."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from outlast.errors import StoreMoved, StoreSealed
 from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import StoredItem
 from outlast.store.keyvalue.locks import KeyValueLocks
-from outlast.store.keyvalue.operations.transfer_status import StatusCache
+from outlast.store.keyvalue.operations import quarantine
+from outlast.store.keyvalue.transfer_gate import TransferGate
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -29,20 +34,33 @@ class KeyValueOperations(ABC):
 
     @property
     @abstractmethod
-    def _status_cache(self) -> StatusCache:
-        """Transfer status of the store, read at most once per second."""
+    def _gate(self) -> TransferGate:
+        """Gate that refuses new work unless the store is open."""
+
+    async def _gated(self) -> StoreContext:
+        """Return the context for new work; raise StoreSealed or StoreMoved unless it is open."""
+        await self._gate.enter()
+        return replace(self._context, gate=self._gate)
+
+    async def _set_aside(self, suspects: Sequence[StoredItem]) -> None:
+        """Set aside entries whose job is damaged, unless the store is in transfer."""
+        if suspects:
+            with suppress(StoreSealed, StoreMoved):
+                await quarantine.set_aside(await self._gated(), suspects)
 
 
 def requires_open_store(
-    method: Callable[Concatenate[Operations, Parameters], Awaitable[Answer]],
+    method: Callable[Concatenate[Operations, StoreContext, Parameters], Awaitable[Answer]],
 ) -> Callable[Concatenate[Operations, Parameters], Coroutine[Any, Any, Answer]]:
-    """Decorate a method that raises StoreSealed or StoreMoved while the store is in transfer."""
+    """Decorate a method that begins new work, and give it the context that only writes that.
+
+    It raises StoreSealed or StoreMoved while the store is in transfer.
+    """
 
     @wraps(method)
     async def guarded(
         self: Operations, /, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Answer:
-        await self._status_cache.require_open()
-        return await method(self, *args, **kwargs)
+        return await method(self, await self._gated(), *args, **kwargs)
 
     return guarded

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -17,16 +18,23 @@ from outlast.core.transition import has_missed_start_deadline, start_run, to_cla
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import chunks, run_concurrently
+from outlast.store.keyvalue.batching import attempt, run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
-from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.operations import quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
+from outlast.store.keyvalue.operations.claim_recovery import (
+    KeyValueClaimRequest,
+    claims_despite,
+    recover,
+)
+from outlast.store.keyvalue.operations.promotion import due_before, promote_due
+from outlast.store.keyvalue.outcomes import FailedItem, failure, succeeded
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.repositories.queues import QueueRecord
-from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 MAX_CLAIM_ROUNDS: Final = 20
 """Rounds of one claim; another round follows where other workers claimed first."""
@@ -34,23 +42,18 @@ MAX_CLAIM_ROUNDS: Final = 20
 MAX_CLAIMS_PER_TRANSACTION: Final = 8
 """Claims in one transaction: a conflict with another worker loses few of them."""
 
+MAX_PASSED: Final = 1_000
+"""Jobs that one claim passes at most."""
+
 MIN_PAGE: Final = 10
 MAX_PAGE: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValueClaimRequest:
-    """Parameters of one claim."""
+class Passed(Enum):
+    """Why a claim passed a job."""
 
-    holder: LeaseHolder
-    queue: str
-    types: frozenset[str]
-    lease: timedelta
-    prefix: str
-
-    def run_id(self, number: int) -> RunId:
-        """Return the id of the claim's run with that number."""
-        return RunId(f"{self.prefix}{number:06x}")
+    LOST = auto()  # another worker claimed it first, or its record does not fit the entry
+    HELD = auto()  # it is locked, reserved or too late
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class KeyValueClaimOperations(KeyValueOperations):
     @requires_open_store
     async def claim(
         self,
+        context: StoreContext,
         holder: LeaseHolder,
         *,
         queue: str,
@@ -78,9 +82,9 @@ class KeyValueClaimOperations(KeyValueOperations):
     ) -> list[Claim]:
         """Claim up to `limit` jobs of a queue, and up to `prefetch` more that may wait.
 
-        Each chunk of claims is atomic. A paused queue yields none.
+        Each chunk of claims is atomic. If one fails, the others are returned; the error is raised
+        only if there are none. A paused queue yields none.
         """
-        context = self._context
         request = KeyValueClaimRequest(
             holder=holder,
             queue=queue,
@@ -88,27 +92,54 @@ class KeyValueClaimOperations(KeyValueOperations):
             lease=lease,
             prefix=context.ids.prefix(),
         )
-        snapshot = await _read_snapshot(context, queue, limit + prefetch)
-        if snapshot.has_pending_work:
-            await _promote_due(context, limit=MAX_PROMOTED_PER_CLAIM)
-            snapshot = await _read_snapshot(context, queue, limit + prefetch)
-        if snapshot.queue.shown(context.now()).pause is not None:
-            return []
-        if snapshot.queue.needs_serial_claims:
-            return await _claim_serially(context, request, limit)
-        return await _claim_unlimited(context, request, limit, prefetch, snapshot.ready)
+        claims = await recover(context, request, limit=limit, prefetch=prefetch)
+        if claims:
+            return claims
+        try:
+            await _claim(context, request, claims, limit, prefetch)
+        except Exception as error:  # noqa: BLE001 - raised again if there are no claims
+            claims += await claims_despite(
+                error, context, request, claims, limit=limit, prefetch=prefetch
+            )
+        return claims
 
     @requires_open_store
-    async def promote_due(self, *, limit: int) -> int:
+    async def promote_due(self, context: StoreContext, *, limit: int) -> int:
         """Move up to `limit` due jobs to QUEUED, the earliest due first; return how many."""
-        return await _promote_due(self._context, limit=limit)
+        return await promote_due(context, limit=limit)
+
+
+async def _claim(
+    context: StoreContext,
+    request: KeyValueClaimRequest,
+    claims: list[Claim],
+    limit: int,
+    prefetch: int,
+) -> None:
+    """Add to `claims` what is claimed, also if it raises at the end."""
+    snapshot = await _read_snapshot(context, request.queue, limit + prefetch)
+    promoted: int | FailedItem = 0
+    if snapshot.has_pending_work:
+        promoted = await attempt(MAX_PROMOTED_PER_CLAIM, partial(_promote_due, context))
+        snapshot = await _read_snapshot(context, request.queue, limit + prefetch)
+    if snapshot.queue.shown(context.now()).pause is None:
+        if snapshot.queue.needs_serial_claims:
+            await _claim_serially(context, request, claims, limit)
+        else:
+            await _claim_unlimited(context, request, claims, limit, prefetch, snapshot.ready)
+    if isinstance(promoted, FailedItem):
+        raise promoted.error
+
+
+async def _promote_due(context: StoreContext, limit: int) -> int:
+    return await promote_due(context, limit=limit)
 
 
 async def _read_snapshot(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
     """Read what a claim begins with, in one request where the engine can."""
     asked = [
         (KeyRange(key_layout.PENDING), 1),
-        (_due(context.now()), 1),
+        (due_before(context.now()), 1),
         (queues.span(name), 1),
         (KeyRange(key_layout.READY + name), _page_size(most)),
     ]
@@ -123,14 +154,14 @@ async def _read_snapshot(context: StoreContext, name: str, most: int) -> ClaimSn
 async def _claim_unlimited(
     context: StoreContext,
     request: KeyValueClaimRequest,
+    claims: list[Claim],
     limit: int,
     prefetch: int,
     ready: list[StoredItem] | None,
-) -> list[Claim]:
+) -> None:
     """Claim from a queue without a limit, in concurrent chunks; repeat those lost to others."""
-    claims: list[Claim] = []
-    tried, passed = 0, set[str]()
-    for _ in range(MAX_CLAIM_ROUNDS):
+    tried, lost_rounds, passed = 0, 0, set[str]()
+    while lost_rounds < MAX_CLAIM_ROUNDS and len(passed) < MAX_PASSED:
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
         unit, now = UnitOfWork(context.engine), context.now()
@@ -139,27 +170,35 @@ async def _claim_unlimited(
         )
         ready = None
         numbered = list(enumerate(chosen, start=tried))
-        claimed = await run_concurrently(
-            chunks(context, numbered, records=5, most=MAX_CLAIMS_PER_TRANSACTION),
+        outcomes = await run_in_chunks(
+            context,
+            numbered,
             partial(_claim_chunk, context, request),
+            records=5,
+            most=MAX_CLAIMS_PER_TRANSACTION,
         )
-        answers = [answer for told in claimed for answer in told]
-        claims += [answer for answer in answers if answer is not None]
+        answers = succeeded(outcomes)
+        claims += [answer for answer in answers if isinstance(answer, Claim)]
+        error = failure(outcomes)
+        if error is not None:
+            raise error
         tried += len(chosen)
+        left = [e for e, answer in zip(chosen, answers, strict=True) if answer is Passed.LOST]
+        is_contended = await quarantine.set_aside(context, left) < len(left)
         taken = {claim.job_id for claim in claims}
         passed |= {entry.value["id"] for entry in chosen} - taken
-        if None not in answers:
+        lost_rounds += is_contended
+        if all(isinstance(answer, Claim) for answer in answers):
             break
-    return claims
 
 
 async def _claim_chunk(
     context: StoreContext, request: KeyValueClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
-) -> list[Claim | None]:
-    """Claim jobs in one unit of work; None for each that another worker claimed first."""
+) -> list[Claim | Passed]:
+    """Claim jobs in one unit of work; say of each other one why it was passed."""
 
-    async def work(unit: UnitOfWork) -> list[Claim | None]:
-        await unit.fetch([Key(key_layout.JOB, entry.value["sort"]) for _, entry in numbered])
+    async def work(unit: UnitOfWork) -> list[Claim | Passed]:
+        await job_repository.fetch_whole(unit, [entry.value["sort"] for _, entry in numbered])
         return [await _claim_one(unit, context, request, *each) for each in numbered]
 
     return await context.run_unit(work)
@@ -171,39 +210,47 @@ async def _claim_one(
     request: KeyValueClaimRequest,
     number: int,
     entry: StoredItem,
-) -> Claim | None:
+) -> Claim | Passed:
     record = await job_repository.load_at(unit, entry.value["sort"])
-    if record is not None and await reservations.active_of(unit, record) is not None:
-        return None  # its queue was reserved since the snapshot; the next claim takes it
-    return await open_run(unit, context, request, record, request.run_id(number))
+    if record is None or not quarantine.fits(entry, record):
+        return Passed.LOST
+    if await reservations.active_of(unit, record) is not None:
+        return Passed.HELD  # its queue was reserved since the snapshot; the next claim takes it
+    claim = await open_run(unit, context, request, record, request.run_id(number))
+    return Passed.HELD if claim is None else claim
 
 
 async def _claim_serially(
-    context: StoreContext, request: KeyValueClaimRequest, limit: int
-) -> list[Claim]:
+    context: StoreContext, request: KeyValueClaimRequest, claims: list[Claim], limit: int
+) -> None:
     """Claim one by one from a queue with a concurrency limit or a reservation."""
-    claims: list[Claim] = []
     is_last = False
     while len(claims) < limit:
+        left: list[StoredItem] = []
         taken, is_last = await context.run_unit(
-            partial(_claim_next, context=context, request=request, n=len(claims))
+            partial(_claim_next, context=context, request=request, n=len(claims), left=left)
         )
         claims += [taken] if taken is not None else []
+        await quarantine.set_aside(context, left)
         if taken is None or is_last:
             break
     if claims and is_last:  # the job of a reservation was claimed
         context.notify(Notification(queues=frozenset({request.queue}), ended=True))
-    return claims
 
 
 async def _claim_next(
-    unit: UnitOfWork, *, context: StoreContext, request: KeyValueClaimRequest, n: int
+    unit: UnitOfWork,
+    *,
+    context: StoreContext,
+    request: KeyValueClaimRequest,
+    n: int,
+    left: list[StoredItem],
 ) -> tuple[Claim | None, bool]:
     queue, now = await queues.load(unit, request.queue), context.now()
     gate = await queues.gate(unit, queue, now)
     if not gate.capacity(1, 0)[0]:
         return None, True
-    record = await _next_job(unit, request, queue, now)
+    record = await _next_job(unit, request, queue, now, left)
     run_id = request.run_id(n)
     claim = await open_run(
         unit, context, request, record, run_id, is_counted=queue.needs_serial_claims
@@ -219,8 +266,13 @@ async def _claim_next(
 
 
 async def _next_job(
-    unit: UnitOfWork, request: KeyValueClaimRequest, queue: QueueRecord, now: datetime
+    unit: UnitOfWork,
+    request: KeyValueClaimRequest,
+    queue: QueueRecord,
+    now: datetime,
+    left: list[StoredItem],
 ) -> JobRecord | None:
+    """Return the job to claim next; `left` gets the entries that do not fit their job."""
     if queue.reserved_for is not None:
         record = await job_repository.load(unit, queue.reserved_for)
         if record is None or record.job.state is not State.QUEUED:
@@ -231,9 +283,9 @@ async def _next_job(
     passed: set[str] = set()
     while chosen := await choose(unit, request, limit=1, most=1, now=now, passed=passed):
         record = await job_repository.load_at(unit, chosen[0].value["sort"])
-        if record is not None and record.job.state is not State.QUEUED:
-            raise ReadConflict  # claimed meanwhile; other jobs may be ready
-        if record is not None and not record.is_locked(now):
+        if not quarantine.fits(chosen[0], record):
+            left.append(chosen[0])  # claimed meanwhile, or damaged
+        elif record is not None and not record.is_locked(now):
             return record
         passed.add(chosen[0].value["id"])
     return None
@@ -321,9 +373,12 @@ async def open_run(
         run_started_at=now,
         lease=context.leases.end(request.lease),
         lease_until=now + request.lease,
+        listed=None,
     )
     job_repository.save(unit, record, running)
-    return to_claim(job, run_id)
+    request.opened[run_id] = job.id
+    [whole] = await job_repository.whole_jobs(unit, [running])
+    return to_claim(whole, run_id)
 
 
 async def _reserve_name(unit: UnitOfWork, job: Job) -> bool:
@@ -335,46 +390,3 @@ async def _reserve_name(unit: UnitOfWork, job: Job) -> bool:
         return False
     unit.put(key, {"job_id": job.id})
     return True
-
-
-async def _promote_due(context: StoreContext, *, limit: int) -> int:
-    await complete_all(context)
-    moved, now = 0, context.now()
-    while moved < limit:
-        entries = await due_entries(
-            UnitOfWork(context.engine), now, limit=min(limit - moved, MAX_PAGE)
-        )
-        due = chunks(context, [entry.value["id"] for entry in entries], records=6)
-        answers = await run_concurrently(
-            due, lambda ids: context.run_unit(partial(_promote, ids=ids, now=now))
-        )
-        moved += sum(answers)
-        if not any(answers):
-            break
-    return moved
-
-
-async def due_entries(unit: UnitOfWork, now: datetime, *, limit: int) -> list[StoredItem]:
-    """Return index entries of jobs that are due, the earliest first."""
-    return await unit.range(_due(now), limit=limit)
-
-
-def _due(now: datetime) -> KeyRange:
-    return KeyRange(key_layout.DUE, end=key_layout.number(to_micros(now) + 1))
-
-
-async def _promote(unit: UnitOfWork, *, ids: Sequence[str], now: datetime) -> int:
-    found = await job_repository.load_many(unit, ids)
-    due = [
-        record for record in found if record and not record.is_detached and is_due(record.job, now)
-    ]
-    for record in due:
-        job_repository.save(
-            unit, record, replace(record, job=replace(record.job, state=State.QUEUED))
-        )
-    return len(due)
-
-
-def is_due(job: Job, now: datetime) -> bool:
-    """Return True if the job waits for a time that has come."""
-    return job.state in (State.SCHEDULED, State.RETRY_WAIT) and job.available_at <= now

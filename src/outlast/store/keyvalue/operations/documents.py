@@ -7,6 +7,7 @@ from outlast.clock import MICROSECOND
 from outlast.core.document import Document, Swap, check_swap
 from outlast.core.limits import is_storable
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -33,11 +34,10 @@ class KeyValueDocumentOperations(KeyValueOperations):
 
     @requires_open_store
     async def swap(
-        self, kind: str, key: str, *, expected: int | None, value: str | None
+        self, context: StoreContext, kind: str, key: str, *, expected: int | None, value: str | None
     ) -> Document | None:
         """Write, create or delete a document if its version is `expected`; None if it is not."""
         swap = check_swap(Swap(kind=kind, key=key, expected=expected, value=value))
-        context = self._context
         version = await context.numbers(1)
 
         async def work(unit: UnitOfWork) -> Document | None:

@@ -10,17 +10,17 @@ from typing import Final, NamedTuple
 from outlast.core.job import NewJob
 from outlast.core.limits import MAX_REASON, is_text
 from outlast.core.schedule import Firing, SlotRecord
-from outlast.errors import PayloadTooLarge
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.schedules import FireResult
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import MOST_TEXT, run_concurrently
+from outlast.store.keyvalue.batching import run_concurrently, run_halved
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key
+from outlast.store.keyvalue.engine import Key, Limits
 from outlast.store.keyvalue.operations import add
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
-from outlast.store.keyvalue.repositories import schedules, slots
+from outlast.store.keyvalue.outcomes import FailedItem, each_of, require_all
+from outlast.store.keyvalue.repositories import bodies, schedules, slots
 from outlast.store.keyvalue.repositories.queues import register_queue
 from outlast.store.keyvalue.repositories.schedules import TriggerState
 from outlast.store.keyvalue.repositories.slots import is_name
@@ -49,38 +49,36 @@ class KeyValueFireOperations(KeyValueOperations):
     """Fire slots."""
 
     @requires_open_store
-    async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
+    async def fire(self, context: StoreContext, firings: Sequence[Firing]) -> list[FireResult]:
         """Answer slots and return what became of each.
 
         Firings without conflicts go concurrently, all others in the order given.
         """
-        context = self._context
         names = {firing.job.queue for firing in firings if firing.job and is_name(firing.job.queue)}
         for name in names:
             await register_queue(context, name)
         first = await context.numbers(len(firings)) if any(firing.job for firing in firings) else 0
         items = [NumberedFiring(at, firing, first + at) for at, firing in enumerate(firings)]
         placed = await add.placed_among(context, names) if names and len(firings) > 1 else set()
-        lines = pack_firings(items, placed=placed, most=context.engine.limits.most_writes)
-        told = dict(
-            chain.from_iterable(await run_concurrently(lines, partial(_fire_line, context)))
-        )
-        fired = [told[at] for at in range(len(firings))]
+        lines = pack_firings(items, placed=placed, limits=context.engine.limits)
+        told = require_all(await run_concurrently(lines, partial(_fire_line, context)))
+        outcome_of = dict(chain.from_iterable(told))
+        fired = [outcome_of[at] for at in range(len(firings))]
         _wake(context, firings, fired)
-        return fired
+        return require_all(fired)
 
 
 def pack_firings(
-    items: Sequence[NumberedFiring], *, placed: Collection[str], most: int
+    items: Sequence[NumberedFiring], *, placed: Collection[str], limits: Limits
 ) -> list[list[Bundle]]:
     """Return lists of bundles: one list goes in order, the lists go concurrently.
 
     Firings that conflict are in one list, in the order given. `placed` are the queues whose jobs
-    have explicit positions. `most` is how many records one bundle may write.
+    have explicit positions. `limits` bound a bundle.
     """
-    cut = [_packed([[item] for item in line], most) for line in _lines(items, placed)]
+    cut = [_packed([[item] for item in line], limits) for line in _lines(items, placed)]
     short = [pieces[0] for pieces in cut if len(pieces) == 1]
-    return [[bundle] for bundle in _packed(short, most)] + [line for line in cut if len(line) > 1]
+    return [[bundle] for bundle in _packed(short, limits)] + [line for line in cut if len(line) > 1]
 
 
 def _lines(items: Sequence[NumberedFiring], placed: Collection[str]) -> list[Bundle]:
@@ -111,39 +109,50 @@ def _conflict_keys(firing: Firing, placed: Collection[str]) -> Iterator[object]:
         yield from [("queue", job.queue)] if job.queue in placed else []
 
 
-def _packed(pieces: Sequence[Bundle], most: int) -> list[Bundle]:
+def _packed(pieces: Sequence[Bundle], limits: Limits) -> list[Bundle]:
     """Join pieces, in order, as far as one transaction holds them by number and size."""
     packed: list[Bundle] = []
     for piece in pieces:
-        if packed and _fits([*packed[-1], *piece], most):
+        if packed and _fits([*packed[-1], *piece], limits):
             packed[-1].extend(piece)
         else:
             packed.append(list(piece))
     return packed
 
 
-def _fits(bundle: Bundle, most: int) -> bool:
+def _fits(bundle: Bundle, limits: Limits) -> bool:
     jobs = [item.firing.job for item in bundle if item.firing.job is not None]
     known = {item.firing.schedule_id for item in bundle}
     records = SCHEDULE * len(known) + len(bundle) + JOB * len(jobs)
     records += sum((job.key is not None) + 2 * job.member for job in jobs)
-    return records <= most and sum(len(job.params) for job in jobs) <= MOST_TEXT
+    records += sum(bodies.is_long(job.params) for job in jobs)
+    texts = sum(len(job.params) for job in jobs)
+    return records <= limits.most_writes and texts <= limits.most_bytes
 
 
-def _wake(context: StoreContext, firings: Sequence[Firing], fired: Sequence[FireResult]) -> None:
+def _wake(
+    context: StoreContext, firings: Sequence[Firing], fired: Sequence[FireResult | FailedItem]
+) -> None:
     pairs = zip(firings, fired, strict=True)
     stored = {f.job.queue for f, answer in pairs if f.job and answer is FireResult.WRITTEN}
     if stored:
         context.notify(Notification(queues=frozenset(stored)))
 
 
-async def _fire_line(context: StoreContext, line: Sequence[Bundle]) -> list[tuple[int, FireResult]]:
-    """Return what became of each firing, by its index."""
-    fired = [(bundle, await _fire(context, bundle)) for bundle in line]
-    return [(n.at, each) for bundle, told in fired for n, each in zip(bundle, told, strict=True)]
+async def _fire_line(
+    context: StoreContext, line: Sequence[Bundle]
+) -> list[tuple[int, FireResult | FailedItem]]:
+    """Return what became of each firing, by its index; what follows a failed one is not sent."""
+    fire = partial(run_halved, do=partial(_fire, context), refused=lambda _, __: FireResult.REFUSED)
+    fired = await run_concurrently(line, fire, is_alone=lambda _: True)
+    return [
+        (item.at, outcome)
+        for bundle, told in zip(line, fired, strict=True)
+        for item, outcome in zip(bundle, each_of(bundle, told), strict=True)
+    ]
 
 
-async def _fire(context: StoreContext, bundle: Bundle) -> list[FireResult]:
+async def _fire(context: StoreContext, bundle: Sequence[NumberedFiring]) -> list[FireResult]:
     async def work(unit: UnitOfWork) -> list[FireResult]:
         await unit.fetch([key for item in bundle for key in _looked_at(item.firing)])
         onward: dict[str, TriggerState] = {}
@@ -154,12 +163,7 @@ async def _fire(context: StoreContext, bundle: Bundle) -> list[FireResult]:
             )
         return fired
 
-    try:
-        return await context.run_unit(work)
-    except PayloadTooLarge:
-        if len(bundle) > 1:  # one of them, or their sum: try each alone
-            return [fired for item in bundle for fired in await _fire(context, [item])]
-        return [FireResult.REFUSED]
+    return await context.run_unit(work)
 
 
 def _looked_at(firing: Firing) -> list[Key]:

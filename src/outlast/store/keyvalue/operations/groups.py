@@ -20,10 +20,11 @@ from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.state import FINAL, WAITING, State
 from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import intents, key_layout
-from outlast.store.keyvalue.batching import chunks, run_concurrently
+from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
+from outlast.store.keyvalue.outcomes import require_all
 from outlast.store.keyvalue.repositories import groups
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories.groups import CLOSING, FILLING, GroupRecord
@@ -43,9 +44,8 @@ class KeyValueGroupOperations(KeyValueOperations):
     """Add, seal, stop, read, close and expire groups."""
 
     @requires_open_store
-    async def add_group(self, group: NewGroup) -> bool:
+    async def add_group(self, context: StoreContext, group: NewGroup) -> bool:
         """Add a group; return False if its id is taken."""
-        context = self._context
         check_group(group)
         seq = await context.numbers(1)
 
@@ -71,12 +71,11 @@ class KeyValueGroupOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     @requires_open_store
-    async def seal_group(self, group_id: str) -> bool:
+    async def seal_group(self, context: StoreContext, group_id: str) -> bool:
         """Seal the group if all members are there; return False otherwise.
 
         One write decides. An intent then unblocks the members, and survives a crash.
         """
-        context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
             record = await groups.load(unit, group_id)
@@ -95,14 +94,15 @@ class KeyValueGroupOperations(KeyValueOperations):
 
         sealed = await context.run_unit(work)
         if sealed:
-            await finish_seal(context, group_id)
+            await intents.unless_store_fails(finish_seal(context, group_id))
             context.notify(Notification(queues=frozenset({""})))
         return sealed
 
     @requires_open_store
-    async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
+    async def stop_group(
+        self, context: StoreContext, group_id: str, *, reason: str | None, skip: bool = False
+    ) -> bool:
         """Close the group, unless it is finished or closes already."""
-        context = self._context
         why = None if reason is None else truncate(reason, MAX_REASON)
 
         async def work(unit: UnitOfWork) -> bool:
@@ -171,14 +171,13 @@ class KeyValueGroupOperations(KeyValueOperations):
                 and (member["state"] in _WAITING or (stops and _runs_unasked(member)))
             ]
             found = await job_repository.load_many(unit, wanted[:limit])
-            return [each.job for each in found if each is not None]
+            return await job_repository.whole_jobs(unit, found)
 
         return await context.run_unit(work)
 
     @requires_open_store
-    async def mark_groups_closed(self, *, limit: int) -> int:
+    async def mark_groups_closed(self, context: StoreContext, *, limit: int) -> int:
         """Mark closing groups that are finished; return how many."""
-        context = self._context
         swept = 0
         for found in await groups.listed(UnitOfWork(context.engine), CLOSING, limit=groups.ALL):
             if swept < limit and found.is_over:
@@ -186,9 +185,10 @@ class KeyValueGroupOperations(KeyValueOperations):
         return swept
 
     @requires_open_store
-    async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
+    async def expire_groups(
+        self, context: StoreContext, *, older_than: timedelta, limit: int
+    ) -> int:
         """Stop groups that were not sealed within `older_than`; return how many."""
-        context = self._context
         before = context.now() - older_than
         expired = 0
         for found in await groups.listed(UnitOfWork(context.engine), FILLING, limit=limit):
@@ -199,23 +199,23 @@ class KeyValueGroupOperations(KeyValueOperations):
 
 async def finish_seal(context: StoreContext, group_id: str) -> None:
     """Unblock the members that are still blocked, and delete the intent; idempotent."""
+    context = context.without_gate()
     intent = _note(group_id)
     [entry] = await context.engine.get([intent])
     if entry is None:
         return
     members = await groups.members(UnitOfWork(context.engine), group_id)
     blocked = [member["id"] for member in members if member["state"] == State.BLOCKED]
-    await run_concurrently(
-        chunks(context, blocked, records=5),
-        lambda ids: context.run_unit(partial(_unblock, ids=ids)),
+    outcomes = await run_in_chunks(
+        context, blocked, lambda ids: context.run_unit(partial(_unblock, ids=ids)), records=5
     )
+    require_all(outcomes)
     await context.engine.transact({intent: entry.version}, [intents.done(intent)])
 
 
-async def _unblock(unit: UnitOfWork, *, ids: Sequence[str]) -> None:
+async def _unblock(unit: UnitOfWork, *, ids: Sequence[str]) -> list[bool]:
     await job_repository.load_many(unit, ids)  # in one request
-    for job_id in ids:
-        await groups.unblock(unit, job_id)
+    return [await groups.unblock(unit, job_id) for job_id in ids]
 
 
 async def _shown(unit: UnitOfWork, found: Sequence[GroupRecord], *, is_last: bool) -> list[Group]:
@@ -237,7 +237,8 @@ async def _shown(unit: UnitOfWork, found: Sequence[GroupRecord], *, is_last: boo
     if not is_last:
         raise ReadConflict
     pairs = zip(await unit.engine.get(keys), members, strict=True)
-    return [groups.counted(groups.from_value(e.value), own) for e, own in pairs if e is not None]
+    sound = [(e.value, own) for e, own in pairs if e is not None and e.damage is None]
+    return [groups.counted(groups.from_value(value), own) for value, own in sound]
 
 
 def _is_whole(record: GroupRecord, members: Sequence[Value]) -> bool:

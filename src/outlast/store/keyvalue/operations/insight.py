@@ -1,7 +1,7 @@
 """Overview of the store, and the facts that explain why a job waits."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -22,8 +22,9 @@ from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.operations import open_leases, quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations
-from outlast.store.keyvalue.operations.claim import due_entries
+from outlast.store.keyvalue.operations.promotion import due_entries
 from outlast.store.keyvalue.operations.transfer_status import read_status
 from outlast.store.keyvalue.operations.workers import list_workers
 from outlast.store.keyvalue.repositories import groups, queues, reservations
@@ -43,24 +44,28 @@ class KeyValueInsightOperations(KeyValueOperations):
     """Overview and explain reads."""
 
     async def overview(self, *, span: timedelta) -> Overview:
-        """Return counts per queue and type at one moment, from the index entries alone."""
+        """Return counts per queue and type at one moment, from the index entries.
+
+        The job is read too if its lease seems expired.
+        """
         context = self._context
         await complete_all(context)
         unit, now = UnitOfWork(context.engine), context.now()
-        live = await _live(unit)
+        live, aside = await _live(unit), await quarantine.listed_ids(context.engine)
         ended = await _ended(unit, now - span)
         waiting: dict[tuple[str, str, State], list[Value]] = defaultdict(list)
         running: dict[tuple[str, str], list[Value]] = defaultdict(list)
-        for name, value in [live[job_id] for job_id in live.keys() - ended.keys()]:
+        for name, value in [live[job_id] for job_id in live.keys() - ended.keys() - aside]:
             if "state" in value:
                 waiting[name, value["type"], State(value["state"])].append(value)
             else:
                 running[name, value["type"]].append(value)
+        over = await _expired(context, [each for own in running.values() for each in own])
         return Overview(
             now=now,
             span=span,
             backlog=[_backlog(kind, waiting[kind], now) for kind in sorted(waiting)],
-            running=[_running(kind, running[kind], context) for kind in sorted(running)],
+            running=[_running(kind, running[kind], over) for kind in sorted(running)],
             ended=Counter(ended.values()),
         )
 
@@ -107,10 +112,18 @@ def _backlog(kind: tuple[str, str, State], values: Sequence[Value], now: datetim
     )
 
 
-def _running(kind: tuple[str, str], values: Sequence[Value], context: StoreContext) -> Running:
-    ends = [LeaseExpiry(value["lease_at"], value["lease_boot"]) for value in values]
-    lapsed = sum(context.leases.is_over(end) for end in ends)
+def _running(kind: tuple[str, str], values: Sequence[Value], over: Collection[str]) -> Running:
+    lapsed = sum(value["id"] in over for value in values)
     return Running(queue=kind[0], type=kind[1], jobs=len(values), lapsed=lapsed)
+
+
+async def _expired(context: StoreContext, running: Sequence[Value]) -> set[str]:
+    """Return the ids of the jobs whose lease has expired."""
+    ends = [(v["id"], LeaseExpiry(v["lease_at"], v["lease_boot"])) for v in running]
+    suspects = [job_id for job_id, end in ends if context.leases.is_over(end)]
+    found = await context.run_unit(partial(job_repository.load_many, job_ids=suspects))
+    over, _ = open_leases.divided(context, found)
+    return {record.job.id for record in over}
 
 
 async def _ended(unit: UnitOfWork, since: datetime) -> dict[str, tuple[str, State]]:
@@ -123,7 +136,7 @@ async def _situation(unit: UnitOfWork, *, context: StoreContext, job_id: JobId) 
     record = await job_repository.load(unit, job_id)
     if record is None:
         return None
-    job, now = record.job, context.now()
+    [job], now = await job_repository.whole_jobs(unit, [record]), context.now()
     queue = await queues.load(unit, job.queue)
     alive = [worker for worker in await list_workers(context) if worker.is_alive]
     everywhere = await _open_everywhere(unit)

@@ -1,8 +1,7 @@
 """Renew leases, and read jobs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -12,26 +11,29 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.limits import is_storable
 from outlast.core.ordering import sort_key
+from outlast.core.overview import JobCounts
 from outlast.core.run import Lease
 from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter, Renewal
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import run_concurrently
-from outlast.store.keyvalue.clocks import SHARED
-from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import KeyRange
+from outlast.store.keyvalue.engine import KeyRange, StoredItem
 from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.operations import open_leases, quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations
-from outlast.store.keyvalue.operations.claim import due_entries, is_due
+from outlast.store.keyvalue.operations.promotion import due_entries, is_due
 from outlast.store.keyvalue.repositories import jobs as job_repository
-from outlast.store.keyvalue.repositories import queues, reservations
-from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories import queues
+from outlast.store.keyvalue.repositories.job_codec import JobRecord, indexes
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL: Final = 1_000_000
 PAGE: Final = 200
 SMALL_PAGE: Final = 10
+MOST_COUNTED: Final = 1_000_000
+MAX_PAGE: Final = 2 * PAGE
+STEP: Final = 8
+"""Factor by which a page covers more or fewer numbers than the one before."""
 
 
 class KeyValueJobOperations(KeyValueOperations):
@@ -43,55 +45,61 @@ class KeyValueJobOperations(KeyValueOperations):
 
         async def work(unit: UnitOfWork) -> list[Job | None]:
             asked = [job_id for job_id in job_ids if is_storable(job_id)]
-            found = dict(zip(asked, await job_repository.load_many(unit, asked), strict=True))
-            return [record.job if (record := found.get(job_id)) else None for job_id in job_ids]
+            records = await job_repository.load_many(unit, asked)
+            found = {job.id: job for job in await job_repository.whole_jobs(unit, records)}
+            return [found.get(job_id) for job_id in job_ids]
 
         return await context.run_unit(work)
 
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
-        """Renew leases concurrently; return for each whether it is still held."""
-        context = self._context
-        return await run_concurrently(leases, partial(_renew, context, span))
+        """Renew leases, many in one transaction; return for each whether it is still held."""
+        return await open_leases.renew(self._context, leases, span)
 
     async def expired_leases(self, *, limit: int) -> list[Job]:
         """Return jobs whose lease expired, the longest expired first; earlier boots come first."""
         context = self._context
+        left: list[StoredItem] = []
+        living: list[JobRecord] = []
 
         async def work(unit: UnitOfWork) -> list[Job]:
             spans = [
                 span
                 for name in await queues.names(unit)
-                for span in expired_lease_ranges(context, name)
+                for span in open_leases.expired_ranges(context, name)
             ]
             entries = [entry for span in spans for entry in await unit.range(span, limit=ALL)]
-            boot = context.leases.boot
-            entries.sort(
-                key=lambda e: (e.value["lease_boot"] == boot, e.value["lease_at"], e.value["seq"])
-            )
             ids = list(dict.fromkeys(entry.value["id"] for entry in entries))
-            found = await job_repository.load_many(unit, ids[:limit])
-            return [
-                record.job for record in found if record is not None and _is_over(context, record)
-            ]
+            found = await job_repository.load_many(unit, ids)
+            left[:] = _unfit(entries, found)
+            over, living[:] = open_leases.divided(context, found)
+            return await job_repository.whole_jobs(unit, over[:limit])
 
-        return await context.run_unit(work)
+        jobs = await context.run_unit(work)
+        await self._set_aside(left)
+        await open_leases.list_anew(context, living)
+        return jobs
 
     async def missed_start_deadline(self, *, limit: int) -> list[Job]:
         """Return queued jobs whose start deadline has passed, the earliest first."""
         context = self._context
 
+        left: list[StoredItem] = []
+
         async def work(unit: UnitOfWork) -> list[Job]:
             span = KeyRange(key_layout.DEADLINE, end=key_layout.number(to_micros(context.now())))
             entries = await unit.range(span, limit=limit)
             found = await job_repository.load_many(unit, [entry.value["id"] for entry in entries])
-            jobs = [record.job for record in found if record is not None]
+            left[:] = _unfit(entries, found)
+            jobs = await job_repository.whole_jobs(unit, found)
             return [
                 j
                 for j in jobs
                 if j.state is State.QUEUED and has_missed_start_deadline(j, context.now())
             ]
 
-        return await context.run_unit(work)
+        late = await context.run_unit(work)
+        await self._set_aside(left)
+        return late
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
         """Return the next jobs of a queue in claim order, due ones included."""
@@ -106,9 +114,14 @@ class KeyValueJobOperations(KeyValueOperations):
                 entry.value["id"] for entry in (*ready, *own)
             )  # a job that moves may be read twice
             found = await job_repository.load_many(unit, list(ids))
-            jobs = [record.job for record in found if record is not None]
-            fitting = [j for j in jobs if j.state is State.QUEUED or is_due(j, context.now())]
-            return sorted(fitting, key=sort_key)[:limit]
+            fitting = [
+                record
+                for record in found
+                if record
+                and (record.job.state is State.QUEUED or is_due(record.job, context.now()))
+            ]
+            fitting.sort(key=lambda record: sort_key(record.job))
+            return await job_repository.whole_jobs(unit, fitting[:limit])
 
         return await context.run_unit(work)
 
@@ -123,41 +136,48 @@ class KeyValueJobOperations(KeyValueOperations):
         if what.group is not None and not is_storable(what.group):
             return []
         part = key_layout.SEQ if what.group is None else key_layout.member_part(what.group)
-        size = min(PAGE, max(SMALL_PAGE, limit))
+        size = wanted = min(PAGE, max(SMALL_PAGE, limit))
         found: list[Job] = []
-        end = before if before is not None else await _after_the_last(context)
+        end = (
+            before
+            if before is not None
+            else await context.engine.last_number(key_layout.NUMBERS) + 1
+        )
         while len(found) < limit and end > 0:
             start = max(0, end - size)
-            page = await context.run_unit(partial(_page, part=part, start=start, end=end))
-            fitting = [record for record in page if _fits(what, record)]
-            found += [k.job for k in fitting if keyed is None or k.job.root_id in keyed]
-            end, size = (
-                start,
-                size if page else 2 * size,
-            )  # no jobs here: cross the gap in longer steps
+            work = partial(_page, part=part, start=start, end=end, fits=partial(_fits, what, keyed))
+            page = await context.run_unit(work)
+            if page is None:  # too many: the numbers are denser here
+                size = max(wanted, size // STEP)
+                continue
+            fitting, seen = page
+            found += fitting
+            # Few jobs here: numbers have gaps, so cross them in longer steps.
+            end, size = start, size * STEP if seen * STEP < wanted else size
         return found[:limit]
 
-    async def counts(self) -> Mapping[tuple[str, State], int]:
+    async def counts(self) -> JobCounts:
         """Return the number of jobs per queue and state, from the index entries alone.
 
         Reads states in the order in which jobs pass through them: a job that moves meanwhile counts
-        once, where it was read last. A detached job counts as running.
+        once, where it was read last. A detached job counts as running. Of each list of entries at
+        most `MOST_COUNTED` are read; the numbers are capped then.
         """
         context = self._context
         await complete_all(context)
         unit = UnitOfWork(context.engine)
         seen: dict[str, tuple[str, State]] = {}
-        for name in await queues.names(unit):
-            for part in (key_layout.LATER, key_layout.READY):
-                waiting = await unit.range(KeyRange(part + name), limit=ALL)
-                seen |= {
-                    entry.value["id"]: (name, State(entry.value["state"])) for entry in waiting
-                }
-            running = await unit.range(KeyRange(key_layout.OPEN + name), limit=ALL)
-            seen |= {entry.value["id"]: (name, State.RUNNING) for entry in running}
-        ended = await unit.range(KeyRange(key_layout.ENDED), limit=ALL)
-        seen |= {e.value["id"]: (e.value["queue"], State(e.value["state"])) for e in ended}
-        return Counter(seen.values())
+        capped: set[tuple[str, State]] = set()
+        for span, name in await _counted_spans(unit):
+            found = await unit.range(span, limit=MOST_COUNTED + 1)
+            places = {e.value["id"]: _place_of(e, name) for e in found[:MOST_COUNTED]}
+            capped |= set(places.values()) if len(found) > MOST_COUNTED else set()
+            seen |= places
+        aside = await quarantine.listed_ids(context.engine)
+        counts = Counter(place for job_id, place in seen.items() if job_id not in aside)
+        answer = JobCounts(counts)
+        answer.capped = frozenset(capped)
+        return answer
 
     async def chain(self, job_id: JobId) -> list[Job]:
         """Return all jobs of the chain of a job, the root first."""
@@ -165,56 +185,49 @@ class KeyValueJobOperations(KeyValueOperations):
         return await context.run_unit(partial(_chain, job_id=job_id))
 
 
-async def _renew(context: StoreContext, span: timedelta, lease: Lease) -> Renewal:
-    async def work(unit: UnitOfWork) -> Renewal:
-        record = await job_repository.load(unit, lease.job_id)
-        if record is None or not record.is_open or record.job.token != lease.token:
-            return Renewal(held=False)
-        until = context.now() + span
-        job_repository.save(
-            unit, record, replace(record, lease=context.leases.end(span), lease_until=until)
-        )
-        held = await reservations.active_of(unit, record)
-        if held is not None:
-            reservations.save(unit, reservations.extended(held, held.span, context))
-        return Renewal(held=True, cancel_requested=record.job.cancel_requested)
-
-    return await context.run_unit(work)
+async def _counted_spans(unit: UnitOfWork) -> list[tuple[KeyRange, str | None]]:
+    """Return the entries to count, in the order in which jobs pass through them."""
+    parts = (key_layout.LATER, key_layout.READY, key_layout.OPEN)
+    per_queue = [(KeyRange(part + n), n) for n in await queues.names(unit) for part in parts]
+    return [*per_queue, (KeyRange(key_layout.ENDED), None)]
 
 
-def _is_over(context: StoreContext, record: JobRecord) -> bool:
-    """Return True if the lease is still expired: it may have been renewed since it was listed."""
-    return record.lease is not None and context.leases.is_over(record.lease)
+def _place_of(entry: StoredItem, queue: str | None) -> tuple[str, State]:
+    """Return queue and state of an entry; entries of open runs name no state."""
+    value = entry.value
+    return queue or value["queue"], State(value.get("state", State.RUNNING))
 
 
-def expired_lease_ranges(context: StoreContext, name: str) -> list[KeyRange]:
-    """Return the key ranges of a queue's open runs whose lease has expired."""
-    part, boot = key_layout.OPEN + name, context.leases.boot
-    own = KeyRange(part, f"{boot}#", f"{boot}#{key_layout.number(context.leases.past + 1)}")
-    if boot == SHARED:
-        return [own]
-    return [own, KeyRange(part, end=f"{boot}#"), KeyRange(part, f"{boot}$")]
+def _unfit(entries: Sequence[StoredItem], found: Sequence[JobRecord | None]) -> list[StoredItem]:
+    """Return the entries of jobs that were looked for and do not demand them."""
+    fitting = {key for record in found if record is not None for key in indexes(record)}
+    return [entry for entry in entries[: len(found)] if entry.key not in fitting]
 
 
-async def _after_the_last(context: StoreContext) -> int:
-    """Return a number higher than that of every job."""
-    [entry] = await context.engine.get([key_layout.NUMBERS])
-    return 1 if entry is None else entry.value["last"] + 1
+def _fits(what: Filter, keyed: set[str] | None, record: JobRecord) -> bool:
+    is_unfit = record.is_detached and what.states is not None
+    is_keyed = keyed is None or record.job.root_id in keyed
+    return is_keyed and not is_unfit and what.fits(record.job)
 
 
-def _fits(what: Filter, record: JobRecord) -> bool:
-    return what.fits(record.job) and not (record.is_detached and what.states is not None)
+async def _page(
+    unit: UnitOfWork, *, part: str, start: int, end: int, fits: Callable[[JobRecord], bool]
+) -> tuple[list[Job], int] | None:
+    """Return the fitting jobs with numbers from `start` to below `end`, the newest first.
 
+    Also returns how many jobs have such a number.
 
-async def _page(unit: UnitOfWork, *, part: str, start: int, end: int) -> list[JobRecord]:
-    """Return the jobs of a part with numbers from `start` to below `end`, the newest first.
-
-    Reads in rising order: not every engine finds the last records of a range cheaply.
+    None if they are more than `MAX_PAGE`. Reads in rising order: not every engine finds the last
+    records of a range cheaply.
     """
     span = KeyRange(part, key_layout.number(start), key_layout.number(end))
-    entries = await unit.range(span, limit=ALL)
+    entries = await unit.range(span, limit=MAX_PAGE + 1)
+    if len(entries) > MAX_PAGE:
+        return None
     found = await job_repository.load_many(unit, [entry.value["id"] for entry in reversed(entries)])
-    return [record for record in found if record is not None]
+    there = [record for record in found if record is not None]
+    jobs = await job_repository.whole_jobs(unit, [record for record in there if fits(record)])
+    return jobs, len(there)
 
 
 async def _keyed(unit: UnitOfWork, *, key: str) -> set[str]:
@@ -228,7 +241,7 @@ async def _keyed(unit: UnitOfWork, *, key: str) -> set[str]:
 
 
 async def _chain(unit: UnitOfWork, *, job_id: JobId) -> list[Job]:
-    return [record.job for record in await chain_of(unit, job_id)]
+    return await job_repository.whole_jobs(unit, await chain_of(unit, job_id))
 
 
 async def chain_of(unit: UnitOfWork, job_id: str) -> list[JobRecord]:

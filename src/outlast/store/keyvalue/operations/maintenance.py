@@ -1,8 +1,10 @@
 """Maintenance check, recovery reads, orphan removal and pruning."""
 
 import json
+import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -13,32 +15,34 @@ from outlast.core.event import EventKind, EventRecord
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.core.worker import MIN_REGISTRATION_AGE, SUPERVISED_BOOT_PREFIX
+from outlast.errors import StoreMoved, StoreSealed
 from outlast.process_identity import proved_dead
 from outlast.store.contract.maintenance import MaintenanceDue
-from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue import intents, key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange, StoredItem
 from outlast.store.keyvalue.intent_recovery import complete_all
 from outlast.store.keyvalue.locks import KeyValueLocks
-from outlast.store.keyvalue.operations import positions
+from outlast.store.keyvalue.operations import positions, quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
-from outlast.store.keyvalue.operations.jobs import chain_of, expired_lease_ranges
+from outlast.store.keyvalue.operations.open_leases import expired_ranges
+from outlast.store.keyvalue.operations.pruning import PRUNED, try_prune
 from outlast.store.keyvalue.operations.workers import delete_old_workers
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
-    reservations,
     runs,
 )
 from outlast.store.keyvalue.repositories import (
     jobs as job_repository,
 )
-from outlast.store.keyvalue.repositories.job_codec import JobRecord, tombstone
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
+
+log = logging.getLogger("outlast.store")
 
 ALL: Final = 1_000_000
 PAGE: Final = 200
-PRUNED: Final = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
 
 
 class KeyValueMaintenanceOperations(KeyValueOperations):
@@ -48,7 +52,7 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         """Return which maintenance is due, by a few short reads."""
         context = self._context
         late, old = to_micros(context.now()), to_micros(context.now() - abandoned)
-        names, queued, overdue, closing, filling, listed = await context.engine.ranges(
+        names, queued, overdue, closing, filling, listed, aside = await context.engine.ranges(
             [
                 (KeyRange(key_layout.QUEUE_NAME), ALL),
                 (KeyRange(key_layout.QUEUE), ALL),
@@ -56,11 +60,12 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
                 (KeyRange(groups.CLOSING), 1),
                 (KeyRange(groups.FILLING, end=key_layout.number(old)), 1),
                 (KeyRange(key_layout.WORKER), ALL),
+                (KeyRange(key_layout.QUARANTINE), 1),
             ]
         )
-        over = [
-            span for entry in names for span in expired_lease_ranges(context, entry.value["name"])
-        ]
+        if aside:
+            await self._take_back()
+        over = [span for entry in names for span in expired_ranges(context, entry.value["name"])]
         lapsed = await context.engine.ranges([(span, 1) for span in over]) if over else []
         return MaintenanceDue(
             expired_leases=any(lapsed),
@@ -69,6 +74,11 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
             groups=bool(closing or filling),
             dead_workers=await _is_deserted(context, self._locks, listed),
         )
+
+    async def _take_back(self) -> None:
+        """Take back quarantined jobs that are sound again, unless the store is in transfer."""
+        with suppress(StoreSealed, StoreMoved):
+            await quarantine.take_back(await self._gated())
 
     async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
@@ -89,7 +99,7 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
                 dict.fromkeys(value["id"] for value in own)
             )  # a renewed lease may be read twice
             found = await job_repository.load_many(unit, ids[:limit])
-            return [record.job for record in found if record is not None and record.is_open]
+            return await job_repository.whole_jobs(unit, [r for r in found if r and r.is_open])
 
         return await context.run_unit(work)
 
@@ -104,45 +114,46 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         return await _listed(context, _has_no_successor, after, limit)
 
     @requires_open_store
-    async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
+    async def remove_orphans(self, context: StoreContext, *, limit: int) -> list[EventRecord]:
         """Delete closed runs whose job is gone; each leaves a copy in the event returned."""
-        context = self._context
         removed: list[EventRecord] = []
         start = ""
         while len(removed) < limit:
             entries = await context.engine.range(KeyRange(key_layout.RUN, start), limit=PAGE)
-            for entry in entries:
-                if len(removed) < limit:
-                    event = await context.run_unit(partial(_remove, context=context, entry=entry))
-                    removed += [event] if event is not None else []
+            for entry in (await _without_job(context, entries))[: limit - len(removed)]:
+                event = await context.run_unit(partial(_remove, context=context, entry=entry))
+                removed += [event] if event is not None else []
             if len(entries) < PAGE:
                 break
             start = entries[-1].key.sort + "\0"
         return removed
 
     @requires_open_store
-    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+    async def prune(self, context: StoreContext, *, older_than: timedelta, limit: int) -> int:
         """Delete chains that ended `older_than` ago, the earliest first; return how many jobs.
 
-        Each chain is deleted in one unit of work. Old workers and emptied groups go with them.
+        A large chain is deleted in steps. One that cannot be deleted is logged and stops no other.
+        Old workers and emptied groups go with them.
         """
-        context = self._context
         await complete_all(context)
         before = context.now() - older_than
-        gone, chains, start = 0, 0, ""
+        gone, chains, failed, start = 0, 0, 0, ""
         while chains < limit:
             span = KeyRange(key_layout.ENDED, start, key_layout.deadline_sort(before, -(1 << 62)))
             entries = await context.engine.range(span, limit=PAGE)
             for entry in entries:
                 if chains < limit and entry.value["tip"] and entry.value["state"] in PRUNED:
-                    work = partial(_prune, context=context, job_id=entry.value["id"], before=before)
-                    jobs = await context.run_unit(work)
-                    gone, chains = gone + jobs, chains + bool(jobs)
+                    jobs = await try_prune(context, entry.value["id"], before)
+                    failed += jobs is None
+                    gone, chains = gone + (jobs or 0), chains + bool(jobs)
             if len(entries) < PAGE:
                 break
             start = entries[-1].key.sort + "\0"
+        if failed:
+            log.warning("finished jobs that could not be pruned: %s", failed)
         await _forget_groups(context, before)
         await positions.forget_left(context)
+        await intents.forget_pages(context.engine)
         await delete_old_workers(context, min(before, context.now() - MIN_REGISTRATION_AGE))
         await _delete_events_of_no_job(context, before, limit)
         return gone
@@ -154,7 +165,8 @@ async def _delete_events_of_no_job(context: StoreContext, before: datetime, limi
     entries = await context.engine.range(span, limit=limit)
     keys = [key_layout.stream_key(entry.value["id"]) for entry in entries]
     for entry, event in zip(entries, await context.engine.get(keys), strict=True):
-        if event is not None and runs.event(event.value).at >= before:
+        is_sound = event is not None and event.damage is None
+        if event is not None and is_sound and runs.event(event.value).at >= before:
             break  # the later ones are newer
         await context.run_unit(partial(_delete_event, entry=entry))
 
@@ -192,13 +204,26 @@ async def _listed(
     context: StoreContext, fits: Callable[[JobRecord], bool], after: int, limit: int
 ) -> list[Job]:
     found: list[Job] = []
-    while len(found) < limit:
-        page = await context.run_unit(partial(job_repository.all_jobs, after=after, limit=PAGE))
-        found += [record.job for record in page if fits(record)]
-        if not page:
-            break
-        after = page[-1].job.seq
+    last: int | None = after
+    while len(found) < limit and last is not None:
+        jobs, last = await context.run_unit(partial(_fitting, fits=fits, after=last))
+        found += jobs
     return found[:limit]
+
+
+async def _fitting(
+    unit: UnitOfWork, *, fits: Callable[[JobRecord], bool], after: int
+) -> tuple[list[Job], int | None]:
+    """Return the fitting jobs of the next page, and its last number; None behind the last page."""
+    page = await job_repository.all_jobs(unit, after=after, limit=PAGE)
+    jobs = await job_repository.whole_jobs(unit, [record for record in page if fits(record)])
+    return jobs, page[-1].job.seq if page else None
+
+
+async def _without_job(context: StoreContext, entries: Sequence[StoredItem]) -> list[StoredItem]:
+    """Return the runs whose job is missing, by one read."""
+    jobs = await context.engine.get([key_layout.pointer(e.value["job_id"]) for e in entries])
+    return [entry for entry, job in zip(entries, jobs, strict=True) if job is None]
 
 
 async def _remove(
@@ -210,7 +235,9 @@ async def _remove(
     unit.require(key_layout.pointer(job_id))
     left = await unit.get(key_layout.artifacts_key(job_id, token))
     run = runs.to_run(entry.value, None, tuple(left["artifacts"]) if left else ())
-    unit.delete(entry.key)
+    [run] = await runs.whole(unit, [run])
+    for key in runs.keys_of(entry):
+        unit.delete(key)
     if left is not None:
         unit.delete(key_layout.artifacts_key(job_id, token))
     number = await job_repository.append_event(
@@ -225,50 +252,6 @@ async def _remove(
     told = await unit.get(key_layout.stream_key(number))
     assert told is not None
     return runs.event(told)
-
-
-async def _prune(unit: UnitOfWork, *, context: StoreContext, job_id: str, before: datetime) -> int:
-    chain = await chain_of(unit, job_id)
-    if not chain or chain[-1].job.id != job_id or not _is_old(chain[-1], before):
-        return 0
-    group_id = chain[0].member
-    group = None if group_id is None else await groups.load(unit, group_id)
-    if group is not None and not group.is_over:
-        return 0
-    until = None if context.tombstones is None else context.now() + context.tombstones
-    for record in reversed(chain):
-        await delete_job(unit, record, until)
-    for record in chain[:-1]:  # jobs with a successor never change
-        unit.skip_version_check(key_layout.job_key(record.job))
-        unit.skip_version_check(key_layout.pointer(record.job.id))
-    if group is not None:
-        left = group.present - sum(record.member is not None for record in chain)
-        groups.save(unit, group, replace(group, present=left) if left > 0 else None)
-    return len(chain)
-
-
-def _is_old(tip: JobRecord, before: datetime) -> bool:
-    ended = tip.job.finished_at
-    return tip.job.state in PRUNED and ended is not None and ended < before
-
-
-async def delete_job(unit: UnitOfWork, record: JobRecord, until: datetime | None = None) -> None:
-    """Delete a job with its runs and events; its dedupe key stays as a tombstone."""
-    job_id = record.job.id
-    job_repository.save(unit, record, None)
-    if record.key is not None:
-        unit.put(key_layout.dedupe_key(record.key), tombstone(record, record.key, until))
-    for part in (key_layout.RUN, key_layout.ARTIFACTS):
-        for entry in await unit.range(key_layout.of_job(part, job_id), limit=ALL):
-            unit.delete(entry.key)
-    for entry in await unit.range(key_layout.of_job(key_layout.EVENT, job_id), limit=ALL):
-        unit.delete(entry.key)
-        unit.delete(key_layout.stream_key(entry.value["id"]))
-    held_by = (
-        None if record.reservation is None else await reservations.load(unit, record.reservation)
-    )
-    if held_by is not None and not held_by.reservation.is_active:
-        reservations.forget(unit, held_by)
 
 
 async def _forget_groups(context: StoreContext, before: datetime) -> None:

@@ -18,14 +18,15 @@ from outlast.core.position import move_job
 from outlast.core.state import WAITING
 from outlast.core.transition import apply_edit, is_storable_edit
 from outlast.core.waiting_line import InMemoryWaitingLine, WaitingJob
-from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import chunks, run_concurrently
+from outlast.store.keyvalue import intents, key_layout
+from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value, Write
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
+from outlast.store.keyvalue.outcomes import require_all
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues
-from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.job_codec import JobRecord, to_value
 from outlast.store.keyvalue.repositories.queues import QueueRecord
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
@@ -49,9 +50,8 @@ class KeyValuePositionOperations(KeyValueOperations):
     """Normalise the positions of a queue."""
 
     @requires_open_store
-    async def renumber(self, queue: str) -> int:
+    async def renumber(self, context: StoreContext, queue: str) -> int:
         """Make the positions of a queue even; return how many changed."""
-        context = self._context
 
         async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
             record = await queues.load(unit, queue)
@@ -68,7 +68,7 @@ class KeyValuePositionOperations(KeyValueOperations):
 
         changed, intent = await context.run_unit(work)
         if intent is not None:
-            await finish_plan(context, intent)
+            await intents.unless_store_fails(finish_plan(context, intent))
         return changed
 
 
@@ -159,19 +159,28 @@ async def _place(
     unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key | None:
     """Write the positions at once if they fit one transaction; return the plan otherwise."""
-    if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
+    if len(changed) > 1 and not await _fits(unit, changed):
         return await _decide_plan(unit, queue, changed, now)
-    places = [_step(each) for each in changed]
-    if await _put(unit, places=places) < len(places):
+    if not all(await _put(unit, places=[_step(each) for each in changed])):
         raise ReadConflict  # one of them was claimed or moved
     return None
+
+
+async def _fits(unit: UnitOfWork, changed: Sequence[WaitingJob]) -> bool:
+    """Return True if one transaction takes the jobs; half of its bytes are for all else."""
+    limits = unit.engine.limits
+    if EACH * len(changed) + BESIDE > limits.most_writes:
+        return False
+    found = await job_repository.load_many(unit, [each.id for each in changed])
+    jobs = [Write(key_layout.job_key(each.job), to_value(each)) for each in found if each]
+    return sum(job.size for job in jobs) <= limits.most_bytes // 2
 
 
 async def _decide_plan(
     unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key:
     """Write the plan's pages, and name the plan in the queue record, which decides it."""
-    number = await unit.next_number()
+    number = await unit.engine.advance(key_layout.NUMBERS, 1)
     name = f"{PLAN}#{key_layout.number(number)}"
     listed = [list(_step(each)) for each in changed]
     pages = range(0, len(listed), PAGE)
@@ -186,43 +195,45 @@ async def _decide_plan(
 
 async def finish_plan(context: StoreContext, intent: Key) -> None:
     """Give each job of the plan its position and end the plan; idempotent."""
+    context = context.without_gate()
     [entry] = await context.engine.get([intent])
     if entry is None:
         return
     pages = [_page(intent.sort, start) for start in entry.value["pages"]]
     found = await context.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
-    await run_concurrently(
-        chunks(context, placed, records=EACH),
+    outcomes = await run_in_chunks(
+        context,
+        placed,
         lambda own: context.run_unit(partial(_put_planned, intent=intent, places=own)),
+        records=EACH,
     )
+    require_all(outcomes)
     await context.run_unit(partial(_forget, intent=intent, queue=entry.value["queue"], pages=pages))
 
 
-async def _put_planned(unit: UnitOfWork, *, intent: Key, places: Sequence[Step]) -> None:
+async def _put_planned(unit: UnitOfWork, *, intent: Key, places: Sequence[Step]) -> list[bool]:
     """Write positions only while the plan exists: a slow process must not undo later moves."""
-    if await unit.get(intent) is not None:
-        unit.require(intent)
-        await _put(unit, places=places)
+    if await unit.get(intent) is None:
+        return [False] * len(places)
+    unit.require(intent)
+    return await _put(unit, places=places)
 
 
-async def _put(unit: UnitOfWork, *, places: Sequence[Step]) -> int:
-    """Give each job its new position if it still waits at the old one; return how many do."""
+async def _put(unit: UnitOfWork, *, places: Sequence[Step]) -> list[bool]:
+    """Give each job its new position; False for one that no longer waits at the old one."""
     found = await job_repository.load_many(unit, [place[0] for place in places])
-    there = [pair for pair in zip(found, places, strict=True) if _is_there(*pair)]
-    for record, (*_, position) in there:
-        assert record is not None
-        job_repository.save(
-            unit, record, replace(record, job=replace(record.job, position=position))
-        )
-    return len(there)
+    return [_put_one(unit, *pair) for pair in zip(found, places, strict=True)]
 
 
-def _is_there(record: JobRecord | None, place: Step) -> bool:
-    _, priority, was, _ = place
+def _put_one(unit: UnitOfWork, record: JobRecord | None, place: Step) -> bool:
+    _, priority, was, position = place
     if record is None or record.job.state not in WAITING:
         return False
-    return (record.job.priority, record.job.position) == (priority, was)
+    if (record.job.priority, record.job.position) != (priority, was):
+        return False
+    job_repository.save(unit, record, replace(record, job=replace(record.job, position=position)))
+    return True
 
 
 async def _forget(unit: UnitOfWork, *, intent: Key, queue: str, pages: Sequence[Key]) -> None:

@@ -8,6 +8,7 @@ from outlast.core.queue import Pause
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import jobs as job_repository
@@ -21,9 +22,8 @@ class KeyValueQueueOperations(KeyValueOperations):
     """Set, read, pause and resume queues."""
 
     @requires_open_store
-    async def set_queue(self, queue: Queue) -> None:
+    async def set_queue(self, context: StoreContext, queue: Queue) -> None:
         """Store the settings of a queue; an existing pause stays."""
-        context = self._context
 
         async def work(unit: UnitOfWork) -> None:
             record = await queues.load(unit, queue.name)
@@ -51,9 +51,10 @@ class KeyValueQueueOperations(KeyValueOperations):
         return sorted(shown, key=lambda each: each.name)
 
     @requires_open_store
-    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+    async def pause(
+        self, context: StoreContext, name: str, *, reason: str | None, span: timedelta | None
+    ) -> None:
         """Pause a queue, for `span` or until it is resumed, and append an event."""
-        context = self._context
 
         async def work(unit: UnitOfWork) -> None:
             record, now = await queues.load(unit, name), context.now()
@@ -68,9 +69,8 @@ class KeyValueQueueOperations(KeyValueOperations):
         await context.run_unit(work)
 
     @requires_open_store
-    async def resume(self, name: str) -> bool:
+    async def resume(self, context: StoreContext, name: str) -> bool:
         """Resume a queue and append an event; return False if it is not paused."""
-        context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
             record, now = await queues.load(unit, name), context.now()

@@ -37,12 +37,11 @@ class KeyValueReservationOperations(KeyValueOperations):
     """Reserve queues; read, extend and release reservations."""
 
     @requires_open_store
-    async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
+    async def reserve(self, context: StoreContext, new: NewReservation, job: NewJob) -> Reserved:
         """Reserve the job's queue and add the job before all others of its priority.
 
         Atomic. If the queue is reserved already, returns that reservation and adds nothing.
         """
-        context = self._context
         first = await context.numbers(2)
         await register_queue(context, job.queue)
         reserved = await context.run_unit(
@@ -53,9 +52,10 @@ class KeyValueReservationOperations(KeyValueOperations):
         return reserved
 
     @requires_open_store
-    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+    async def extend_reservation(
+        self, context: StoreContext, reservation_id: ReservationId, *, span: timedelta
+    ) -> bool:
         """Extend an active reservation by `span` from now; return False if it has ended."""
-        context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
             record = await reservations.find(unit, reservation_id)
@@ -94,9 +94,10 @@ class KeyValueReservationOperations(KeyValueOperations):
         return [record.reservation for record in over[:limit]]
 
     @requires_open_store
-    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
+    async def release_stale_reservations(
+        self, context: StoreContext, *, limit: int
+    ) -> list[Reservation]:
         """Expire reservations whose job ended or came back to wait; return them."""
-        context = self._context
         freed: list[Reservation] = []
         for record in sorted(await _active(context), key=lambda each: each.seq):
             if len(freed) == limit:

@@ -16,8 +16,9 @@ from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange
 from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.operations.jobs import require_kept
+from outlast.store.keyvalue.outcomes import require_all
+from outlast.store.keyvalue.repositories import event_numbers, runs
 from outlast.store.keyvalue.repositories import jobs as job_repository
-from outlast.store.keyvalue.repositories import runs
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL: Final = 1_000_000
@@ -32,7 +33,10 @@ class KeyValueRunOperations(KeyValueOperations):
 
         async def work(unit: UnitOfWork) -> list[RunRecord]:
             record = await job_repository.load(unit, job_id)
-            return [] if record is None else await runs.all_of(unit, record)
+            if record is None:
+                return []
+            [job] = await job_repository.whole_jobs(unit, [record])
+            return await runs.whole(unit, await runs.all_of(unit, replace(record, job=job)))
 
         return await context.run_unit(work)
 
@@ -40,9 +44,10 @@ class KeyValueRunOperations(KeyValueOperations):
         """Record the progress of open runs; return for each whether its lease is current."""
         context = self._context
         is_repeated = len({lease.job_id for lease, _ in reports}) < len(reports)
-        return await run_concurrently(
+        outcomes = await run_concurrently(
             reports, partial(_report, context), is_alone=lambda _: is_repeated
         )
+        return require_all(outcomes)
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
         """Append artifacts to a run; return False unless it is the last run of its job."""
@@ -69,7 +74,7 @@ class KeyValueRunOperations(KeyValueOperations):
         told = await context.engine.range(of_it, limit=ALL)
         told = told if job_id is not None else told[-run_contract.MAX_EVENTS_OF_NO_JOB :]
         found = await context.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
-        return [runs.event(each.value) for each in found if each is not None]
+        return [runs.event(each.value) for each in found if each and each.damage is None]
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
         """Return events after a number, in order.
@@ -77,7 +82,9 @@ class KeyValueRunOperations(KeyValueOperations):
         An event gets its number in the write that makes it visible, so none is skipped.
         """
         context = self._context
-        span = KeyRange(key_layout.STREAM, key_layout.number(after + 1))
+        last = await event_numbers.settle(context.engine)
+        end = None if last is None else key_layout.number(last + 1)
+        span = KeyRange(key_layout.STREAM, key_layout.number(after + 1), end)
         entries = await context.engine.range(span, limit=limit)
         return [runs.event(entry.value) for entry in entries]
 

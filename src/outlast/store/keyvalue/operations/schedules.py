@@ -10,6 +10,7 @@ from outlast.core.event import ZERO
 from outlast.core.job import Slot
 from outlast.core.limits import check_name
 from outlast.core.schedule import Schedule, SlotRecord, check_plan
+from outlast.errors import StoreCorrupt
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.schedules import Due, SetSchedule
 from outlast.store.keyvalue import key_layout
@@ -32,10 +33,14 @@ class KeyValueScheduleOperations(KeyValueOperations):
 
     @requires_open_store
     async def set_schedule(
-        self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
+        self,
+        context: StoreContext,
+        schedule_id: str,
+        *,
+        expected: int | None,
+        value: SetSchedule | None,
     ) -> Schedule | None:
         """Write, create or delete a schedule if its version is `expected`; None if it is not."""
-        context = self._context
         check_name(schedule_id, what="the id of a schedule")
         if value is None:
             return await context.run_unit(
@@ -185,10 +190,10 @@ async def _found(
 
 
 async def _whole(unit: UnitOfWork, schedule_id: str) -> Schedule | None:
-    """Return the schedule, or None if its two records have different versions."""
+    """Return the schedule; None if its records have different versions, or one is damaged."""
     try:
         return await schedules.load(unit, schedule_id)
-    except ReadConflict:
+    except (ReadConflict, StoreCorrupt):
         return None
 
 

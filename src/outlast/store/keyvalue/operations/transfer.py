@@ -23,7 +23,7 @@ class KeyValueTransferOperations(KeyValueOperations):
 
     async def transfer_status(self) -> TransferStatus:
         """Read the current status from the engine."""
-        return await self._status_cache.read()
+        return await self._gate.read()
 
     async def change_transfer_status(self, step: StatusChange) -> bool:
         """Change the status; return False if the rules refuse it.
@@ -34,7 +34,7 @@ class KeyValueTransferOperations(KeyValueOperations):
         is_changed = await change_status(self._context, step)
         if is_changed and step.stage is TransferStage.OPEN:
             await transfer_load.delete_early_fields(self._context)
-        await self._status_cache.read()
+        await self._gate.read()
         return is_changed
 
     async def dump(

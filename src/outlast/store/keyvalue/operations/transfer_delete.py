@@ -10,7 +10,7 @@ from outlast.store.contract.transfer import TableKind
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key
-from outlast.store.keyvalue.operations.maintenance import delete_job
+from outlast.store.keyvalue.operations.pruning import delete_job
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,

@@ -1,5 +1,6 @@
 """Dump all rows of the store in the order of their keys."""
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from outlast.store.keyvalue.context import StoreContext, scan_partition
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
 from outlast.store.keyvalue.operations.documents import from_value as record_from_value
 from outlast.store.keyvalue.repositories import (
+    event_numbers,
     groups,
     queues,
     reservations,
@@ -36,7 +38,7 @@ class RowDump:
     """Dumps table by table; tables spread over many parts are read once and cached."""
 
     def __init__(self, context: StoreContext) -> None:
-        self._context = context
+        self._context = context.refusing()  # a damaged record must not be left behind
         self._kept: dict[TableKind, list[Row]] = {}
 
     async def dump(
@@ -71,35 +73,24 @@ class RowDump:
     async def _jobs(self, after: int, limit: int, *, ended_only: bool) -> list[Row]:
         found: list[Row] = []
         while len(found) < limit:
-            size = min(PAGE, limit)
-            page = await self._context.run_unit(
-                partial(job_repository.all_jobs, after=after, limit=size)
-            )
-            told = [record for record in page if _is_dumped(record, ended_only=ended_only)]
-            found += [rows.job_row(record.job, member_of=record.member) for record in told]
-            if not page:
+            work = partial(_job_rows, after=after, limit=min(PAGE, limit), ended_only=ended_only)
+            told, last = await self._context.run_unit(work)
+            found += told
+            if last is None:
                 break
-            after = page[-1].job.seq
+            after = last
         return found[:limit]
 
     async def _runs(self, seq: int, token: int, limit: int) -> list[Row]:
         found: list[Row] = []
         after = seq - 1
         while len(found) < limit:
-            page = await self._context.run_unit(
-                partial(job_repository.all_jobs, after=after, limit=PAGE)
-            )
-            of_each = await runs.closed_of(
-                UnitOfWork(self._context.engine), [record.job for record in page]
-            )
-            for record, closed in zip(page, of_each, strict=True):
-                told = [rows.run_row(run, seq=record.job.seq) for run in closed]
-                found += [row for row in told if key_of(TableKind.RUNS, row) > (seq, token)]
-                if len(found) >= limit:
-                    break
-            if not page:
+            work = partial(_run_rows, after=after, behind=(seq, token), most=limit - len(found))
+            told, last = await self._context.run_unit(work)
+            found += told
+            if last is None:
                 break
-            after = page[-1].job.seq
+            after = last
         return found[:limit]
 
     async def _sorted(
@@ -108,7 +99,9 @@ class RowDump:
         if anew or kind not in self._kept:
             found = [row async for row in self._scanned(kind)]
             self._kept[kind] = sorted(found, key=lambda row: key_of(kind, row))
-        return [row for row in self._kept[kind] if key_of(kind, row) > start][:limit]
+        kept = self._kept[kind]
+        first = bisect_right(kept, start, key=partial(key_of, kind))
+        return kept[first : first + limit]
 
     async def _scanned(self, kind: TableKind) -> AsyncIterator[Row]:
         scans = {
@@ -161,12 +154,39 @@ class RowDump:
         return record.key.key, record.key.bucket
 
     async def _counters(self) -> AsyncIterator[Row]:
-        numbers, events = await self._context.engine.get([key_layout.NUMBERS, key_layout.EVENTS])
-        last = numbers.value["last"] if numbers else 0
+        last = await self._context.engine.last_number(key_layout.NUMBERS)
         yield ["documents", last]
-        yield ["events", events.value["last"] if events else 0]
+        yield ["events", await event_numbers.highest(self._context.engine)]
         for name in ("groups", "jobs", "reservations", "schedules"):
             yield [name, last]
+
+
+async def _job_rows(
+    unit: UnitOfWork, *, after: int, limit: int, ended_only: bool
+) -> tuple[list[Row], int | None]:
+    """Return the rows of the next jobs, and the number of the last; None if there are no more."""
+    page = await job_repository.all_jobs(unit, after=after, limit=limit)
+    told = [record for record in page if _is_dumped(record, ended_only=ended_only)]
+    pairs = zip(await job_repository.whole_jobs(unit, told), told, strict=True)
+    found = [rows.job_row(job, member_of=record.member) for job, record in pairs]
+    return found, page[-1].job.seq if page else None
+
+
+async def _run_rows(
+    unit: UnitOfWork, *, after: int, behind: tuple[int, int], most: int
+) -> tuple[list[Row], int | None]:
+    """Return up to `most` rows of runs of the next jobs, and the number of the last job."""
+    page = await job_repository.all_jobs(unit, after=after, limit=PAGE)
+    of_each = await runs.closed_of(unit, [record.job for record in page])
+    numbered = [
+        (record.job.seq, run)
+        for record, closed in zip(page, of_each, strict=True)
+        for run in closed
+        if (record.job.seq, run.token) > behind
+    ][:most]
+    whole = await runs.whole(unit, [run for _, run in numbered])
+    found = [rows.run_row(run, seq=seq) for (seq, _), run in zip(numbered, whole, strict=True)]
+    return found, page[-1].job.seq if page else None
 
 
 def _is_dumped(record: JobRecord, *, ended_only: bool) -> bool:

@@ -1,4 +1,7 @@
-"""Load rows that another store dumped: one unit of work per row, index entries included."""
+"""Load rows that another store dumped: several per unit of work, index entries included.
+
+Rows of one chain, group or job go in the order given; all others go concurrently.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -11,11 +14,15 @@ from outlast.core.job import DedupeKey, Job
 from outlast.core.state import State
 from outlast.store.contract.transfer import COLUMNS, Row, TableKind, named
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.batching import run_concurrently, run_halved
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, Write
 from outlast.store.keyvalue.operations.documents import to_value as record_to_value
 from outlast.store.keyvalue.operations.transfer_delete import document_key, drop
+from outlast.store.keyvalue.outcomes import require_all
 from outlast.store.keyvalue.repositories import (
+    bodies,
+    event_numbers,
     groups,
     queues,
     reservations,
@@ -35,8 +42,36 @@ from outlast.store.rows import transfer as rows
 
 Values = dict[str, Any]
 ALL: Final = 1_000_000
-EARLY_FIELDS: Final = "copied"
-"""Partition of the fields that were loaded before their job, by job id."""
+MOST_RECORDS: Final = 12
+RECORDS: Final = {TableKind.RUNS: 5, TableKind.EVENTS: 3, TableKind.KEYS: 5, TableKind.SLOTS: 6}
+"""Records that one row writes or compares at most."""
+
+_TOUCHED: Final[dict[TableKind, tuple[str, ...]]] = {
+    TableKind.JOBS: ("member_of", "root_id"),
+    TableKind.RUNS: ("job_id",),
+    TableKind.KEYS: ("job_id",),
+    TableKind.SLOTS: ("job_id",),
+    TableKind.RESERVATIONS: ("queue",),
+}
+"""Columns of which the first with a value tells what other rows of the table touch, too."""
+
+_JOBS: Final[dict[TableKind, tuple[str, ...]]] = {
+    TableKind.JOBS: ("id", "retry_of"),
+    TableKind.RUNS: ("job_id",),
+    TableKind.KEYS: ("job_id",),
+    TableKind.SLOTS: ("job_id",),
+    TableKind.EVENTS: ("job_id",),
+    TableKind.RESERVATIONS: ("job_id",),
+}
+"""Columns with the ids of the jobs that a row reads."""
+
+_ROOTS: Final[dict[TableKind, tuple[str, ...]]] = {
+    TableKind.JOBS: ("root_id",),
+    TableKind.KEYS: ("job_id",),
+    TableKind.SLOTS: ("job_id",),
+    TableKind.RESERVATIONS: ("job_id",),
+}
+"""Columns with the ids of the jobs whose early fields a row reads."""
 
 
 async def load(
@@ -49,22 +84,64 @@ async def load(
     if kind is TableKind.JOBS:
         for name in {values["queue"] for values in found}:
             await register_queue(context, name)
-    for values in found:
-        await context.run_unit(partial(_put, context=context, kind=kind, values=values))
+    put = partial(_put_line, context, kind)
+    require_all(await run_concurrently(_lines(kind, found, _most_rows(context, kind)), put))
     await context.run_unit(partial(_raise, kind=kind, page=found))
 
 
 async def delete_early_fields(context: StoreContext) -> None:
     """Delete the fields that were loaded before their jobs: all jobs are there now."""
     while found := await context.engine.range(
-        KeyRange(EARLY_FIELDS), limit=context.engine.limits.most_writes
+        KeyRange(key_layout.EARLY_FIELDS), limit=context.engine.limits.most_writes
     ):
         await context.engine.transact({}, [Write(entry.key, None) for entry in found])
 
 
-async def _put(unit: UnitOfWork, *, context: StoreContext, kind: TableKind, values: Values) -> None:
-    if kind in _PUTS:
-        await _PUTS[kind](unit, context, values)
+def _most_rows(context: StoreContext, kind: TableKind) -> int:
+    return max(1, context.engine.limits.most_writes // RECORDS.get(kind, MOST_RECORDS))
+
+
+def _lines(kind: TableKind, page: Sequence[Values], most: int) -> list[list[Values]]:
+    """Return the rows in lines that touch different records; short lines are joined."""
+    lines: dict[object, list[Values]] = {}
+    for number, values in enumerate(page):
+        names = (values[column] for column in _TOUCHED.get(kind, ()))
+        lines.setdefault(next(filter(None, names), number), []).append(values)
+    joined: list[list[Values]] = []
+    for line in sorted(lines.values(), key=len):
+        if joined and len(joined[-1]) + len(line) <= most:
+            joined[-1].extend(line)
+        else:
+            joined.append(line)
+    return joined
+
+
+async def _put_line(context: StoreContext, kind: TableKind, line: Sequence[Values]) -> None:
+    most = _most_rows(context, kind)
+    for start in range(0, len(line), most):
+        put = partial(_put_rows, context, kind)
+        require_all(await run_halved(line[start : start + most], put))
+
+
+async def _put_rows(
+    context: StoreContext, kind: TableKind, page: Sequence[Values]
+) -> Sequence[None]:
+    async def work(unit: UnitOfWork) -> Sequence[None]:
+        await _read_ahead(unit, kind, page)
+        for values in page:
+            await _PUTS[kind](unit, context, values)
+        return [None] * len(page)
+
+    return await context.run_unit(work) if kind in _PUTS else []
+
+
+async def _read_ahead(unit: UnitOfWork, kind: TableKind, page: Sequence[Values]) -> None:
+    """Read in few requests what the rows need."""
+    ids = [v[name] for v in page for name in _JOBS.get(kind, ()) if v[name] is not None]
+    roots = [v[name] for v in page for name in _ROOTS.get(kind, ()) if v[name] is not None]
+    await unit.fetch([*map(key_layout.pointer, ids), *map(_early_fields_key, roots)])
+    if ids and kind is not TableKind.EVENTS:
+        await job_repository.load_many(unit, ids)
 
 
 async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -> None:
@@ -76,14 +153,12 @@ async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -
         events = [values["id"] for values in page] if kind is TableKind.EVENTS else []
         name = "version" if kind in (TableKind.DOCUMENTS, TableKind.SCHEDULES) else "seq"
         numbers = [values[name] for values in page if name in values]
-    for counter, given in ((key_layout.EVENTS, events), (key_layout.NUMBERS, numbers)):
-        there = await unit.get(counter)
-        if max(given, default=0) > (there["last"] if there else 0):
-            unit.put(counter, {"last": max(given)})
+    await event_numbers.raise_to(unit, max(events, default=0))
+    await unit.raise_numbers(max(numbers, default=0))
 
 
 def _early_fields_key(job_id: str) -> Key:
-    return Key(EARLY_FIELDS, key_layout.key_safe(job_id))
+    return Key(key_layout.EARLY_FIELDS, key_layout.key_safe(job_id))
 
 
 async def _save_early_fields(unit: UnitOfWork, job_id: str, **told: Any) -> None:
@@ -123,8 +198,12 @@ async def _put_key(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
 
 async def _put_slot(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     slot_records.save(unit, rows.slot(v))
-    if v["job_id"] is not None:
-        await _save_early_fields(unit, v["job_id"], series=v["series"])
+    if v["job_id"] is None:
+        return
+    record = await job_repository.load(unit, v["job_id"])
+    if record is not None:  # it fired and ended after the slots were read, before the jobs were
+        job_repository.save(unit, record, replace(record, series=v["series"]))
+    await _save_early_fields(unit, v["job_id"], series=v["series"])
 
 
 async def _put_schedule(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -195,10 +274,11 @@ async def _put_run(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     value: Values = {
         name: getattr(run, name)
         for name in (
-            "run_id", "job_id", "token", "reason", "holder", "boot_id", "error", "result",
-            "exit_code", "log_path", "progress",
+            "run_id", "job_id", "token", "reason", "holder", "boot_id", "exit_code", "log_path",
+            "progress",
         )
     }  # fmt: skip
+    value |= runs.save_texts(unit, record.job.id, run.token, run.error, run.result)
     assert run.finished_at is not None, "only closed runs are copied"
     value |= {"status": run.status.value, "started_at": key_layout.time_key(run.started_at)}
     value |= {"finished_at": key_layout.time_key(run.finished_at)}
@@ -211,11 +291,14 @@ async def _put_run(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
         run.started_at if record.job.started_at is None or run.token == 1 else record.job.started_at
     )
     who: Values = {"holder": run.holder, "boot_id": run.boot_id}
-    others = await runs.closed(unit, record.job)
-    is_last = all(other.token <= run.token for other in others)
+    is_last = run.token >= record.job.token or await _is_last(unit, record, run.token)
     job = replace(record.job, started_at=first, **(who if is_last else {}))
-    error = run.error if is_last else record.last_error
+    error = bodies.refer(run.job_id, run.token, run.error) if is_last else record.last_error
     job_repository.save(unit, record, replace(record, job=job, last_error=error))
+
+
+async def _is_last(unit: UnitOfWork, record: JobRecord, token: int) -> bool:
+    return all(other.token <= token for other in await runs.closed(unit, record.job))
 
 
 async def _put_event(unit: UnitOfWork, _: StoreContext, v: Values) -> None:

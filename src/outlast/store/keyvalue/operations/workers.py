@@ -10,7 +10,7 @@ from outlast.core.worker import Topology, WorkerInfo, WorkerRecord
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key, KeyRange, Value
+from outlast.store.keyvalue.engine import DamagedValue, Key, KeyRange, Value
 from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
@@ -113,7 +113,7 @@ def _is_old(record: WorkerRecord, before: datetime) -> bool:
 
 async def _load(unit: UnitOfWork, holder: LeaseHolder) -> WorkerEntry | None:
     value = await unit.get(_key(holder))
-    return None if value is None else _from_value(value)
+    return None if value is None or isinstance(value, DamagedValue) else _from_value(value)
 
 
 def _key(holder: LeaseHolder) -> Key:

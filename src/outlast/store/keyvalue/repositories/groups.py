@@ -21,7 +21,7 @@ from outlast.core.job import NewJob
 from outlast.core.limits import is_storable
 from outlast.core.state import State
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.engine import DamagedValue, Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -51,12 +51,14 @@ class GroupRecord:
 
 
 async def load(unit: UnitOfWork, group_id: str) -> GroupRecord | None:
-    """Return the record of a group, or None."""
+    """Return the record of a group; None if there is none, or it is damaged."""
     if not isinstance(group_id, str) or not is_storable(group_id):
         return None
     pointer = await unit.get(_pointer(group_id))
-    value = None if pointer is None else await unit.get(key_of(pointer["seq"]))
-    return None if value is None else from_value(value)
+    if pointer is None or isinstance(pointer, DamagedValue):
+        return None
+    value = await unit.get(key_of(pointer["seq"]))
+    return None if value is None or isinstance(value, DamagedValue) else from_value(value)
 
 
 def save(unit: UnitOfWork, old: GroupRecord | None, new: GroupRecord | None) -> None:
@@ -180,7 +182,13 @@ async def listed(unit: UnitOfWork, part: str, *, limit: int) -> list[GroupRecord
     keys = [key_of(entry.value["seq"]) for entry in entries]
     await unit.fetch(keys)
     values = [await unit.get(key) for key in keys]
-    return [from_value(value) for value in values if value is not None]
+    sound = [each for each in values if each is not None and not isinstance(each, DamagedValue)]
+    return [from_value(value) for value in sound]
+
+
+def index_keys(record: GroupRecord) -> list[Key]:
+    """Return the keys of the index entries that the group must have."""
+    return [key for key, _ in _indexes(record)]
 
 
 def _indexes(record: GroupRecord) -> Iterator[tuple[Key, Value]]:

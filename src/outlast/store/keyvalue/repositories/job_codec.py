@@ -14,6 +14,7 @@ from outlast.core.transition import may_be_prefetched
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.engine import Key, Value
+from outlast.store.keyvalue.repositories import bodies
 
 STATUS: Final = {
     State.NEW: "pending",
@@ -59,10 +60,15 @@ _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
 class JobRecord:
     """A job with all that is stored beside it.
 
+    `job.params` and `last_error` are references if they are long: see `bodies`.
+
+    `listed` is the lease end under which `open#` lists the run, never later than `lease`; None if
+    it is `lease` itself. So a renewal writes the job alone.
     `is_detached`: the record has no valid state; recovery settles it.
     `is_counted`: the run counts against the queue's limit, so its end frees capacity.
     `series` is that of the slot the job was made for; the successor in a chain has none.
     `active_key`: the active key while the job holds it; `job.active_key` stays after its end.
+    `is_marked`: a prune deletes its chain in steps; some of its history may be gone.
     `is_followed`: the change that ended the job wrote its successor, not a manual retry.
     """
 
@@ -70,6 +76,7 @@ class JobRecord:
     root_seq: int
     lease: LeaseExpiry | None = None
     lease_until: datetime | None = None
+    listed: LeaseExpiry | None = None
     run_id: RunId | None = None
     run_started_at: datetime | None = None
     is_counted: bool = False
@@ -82,7 +89,13 @@ class JobRecord:
     reservation: int | None = None
     last_error: str | None = None
     is_detached: bool = False
+    is_marked: bool = False
     pending: str | None = None
+
+    @property
+    def place(self) -> LeaseExpiry | None:
+        """Lease end under which `open#` lists the run; None if no run is open."""
+        return None if self.lease is None else self.listed or self.lease
 
     @property
     def is_open(self) -> bool:
@@ -103,11 +116,12 @@ def to_value(record: JobRecord) -> Value:
         "status": status(job),
         "locked_by": job.holder if record.is_open else None,
         "lock_expires_at": _plain(record.lease_until),
-        "last_error": record.last_error,
         "completed_at": own["finished_at"] if _is_completed(job) else None,
         "root_seq": record.root_seq,
         "lease_at": record.lease and record.lease.at,
         "lease_boot": record.lease and record.lease.boot,
+        "listed_at": record.lease and record.listed and record.listed.at,
+        "listed_boot": record.lease and record.listed and record.listed.boot,
         "run_id": record.run_id,
         "run_started_at": _plain(record.run_started_at),
         "is_counted": record.is_counted or None,
@@ -119,8 +133,21 @@ def to_value(record: JobRecord) -> Value:
         "series": record.series,
         "member": record.member,
         "reservation": record.reservation,
+        "pruning": record.is_marked or None,
     }
+    fields_by_name |= {"payload": None, **bodies.fields("payload", params_of(record))}
+    fields_by_name |= bodies.fields("last_error", last_error_of(record))
     return {name: value for name, value in fields_by_name.items() if value is not None}
+
+
+def params_of(record: JobRecord) -> str | None:
+    """Return the job's params, or the reference to their body."""
+    return bodies.refer(record.job.id, bodies.NO_RUN, record.job.params)
+
+
+def last_error_of(record: JobRecord) -> str | None:
+    """Return the last error, or the reference to its body, which its run may have written."""
+    return bodies.refer(record.job.id, record.job.token, record.last_error)
 
 
 def status(job: Job) -> str:
@@ -141,6 +168,7 @@ def from_value(value: Value) -> JobRecord:
     """Return the record of a stored value; an unknown state makes it detached."""
     own: dict[str, Any] = {f.name: value.get(_RENAMED.get(f.name, f.name)) for f in fields(Job)}
     own |= {name: _moment(own[name]) for name in _TIMES}
+    own["params"] = bodies.text_of(value, "payload")
     is_detached = own["state"] not in _STATES
     state = State.RUNNING if is_detached else State(own["state"])
     own |= {"state": state, "delivery": Delivery(own["delivery"])}
@@ -149,6 +177,9 @@ def from_value(value: Value) -> JobRecord:
         root_seq=value["root_seq"],
         lease=LeaseExpiry(value["lease_at"], value["lease_boot"]) if "lease_at" in value else None,
         lease_until=_moment(value.get("lock_expires_at")),
+        listed=LeaseExpiry(value["listed_at"], value["listed_boot"])
+        if "listed_at" in value
+        else None,
         run_id=value.get("run_id"),
         run_started_at=_moment(value.get("run_started_at")),
         is_counted=value.get("is_counted", False),
@@ -159,8 +190,9 @@ def from_value(value: Value) -> JobRecord:
         series=value.get("series"),
         member=value.get("member"),
         reservation=value.get("reservation"),
-        last_error=value.get("last_error"),
+        last_error=bodies.text_of(value, "last_error"),
         is_detached=is_detached,
+        is_marked=value.get("pruning", False),
         pending=value.get("pending"),
     )
 
@@ -199,11 +231,10 @@ def _place(record: JobRecord) -> Iterator[tuple[Key, Value]]:
     job = record.job
     if job.state in WAITING:
         yield from _waiting(job)
-    elif record.lease is not None:
-        sort = (
-            f"{record.lease.boot}#{key_layout.number(record.lease.at)}.{key_layout.number(job.seq)}"
-        )
-        yield Key(key_layout.OPEN + job.queue, sort), _open(record)
+    elif record.place is not None:
+        end = f"{record.place.boot}#{key_layout.number(record.place.at)}"
+        sort = f"{end}.{key_layout.number(job.seq)}"
+        yield Key(key_layout.OPEN + job.queue, sort), _open(record, record.place)
     elif job.finished_at is not None:
         sort = key_layout.deadline_sort(job.finished_at, job.seq)
         yield Key(key_layout.ENDED, sort), _end(record)
@@ -238,9 +269,8 @@ def _ready_entry(job: Job) -> dict[str, Any]:
     return {name: value for name, value in brief.items() if value is not None}
 
 
-def _open(record: JobRecord) -> dict[str, Any]:
+def _open(record: JobRecord, place: LeaseExpiry) -> dict[str, Any]:
     job = record.job
-    assert record.lease is not None
     return {
         "id": job.id,
         "seq": job.seq,
@@ -251,8 +281,8 @@ def _open(record: JobRecord) -> dict[str, Any]:
         "holder": job.holder,
         "boot": job.boot_id,
         "started": to_micros(record.run_started_at) if record.run_started_at else 0,
-        "lease_at": record.lease.at,
-        "lease_boot": record.lease.boot,
+        "lease_at": place.at,
+        "lease_boot": place.boot,
         "cancel": job.cancel_requested,
     }
 

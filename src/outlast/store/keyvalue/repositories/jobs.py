@@ -11,9 +11,15 @@ from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job
 from outlast.core.state import RunStatus, State
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Key, KeyRange
-from outlast.store.keyvalue.repositories import runs
-from outlast.store.keyvalue.repositories.job_codec import JobRecord, from_value, indexes, to_value
+from outlast.store.keyvalue.engine import DamagedValue, Key, KeyRange, Value
+from outlast.store.keyvalue.repositories import bodies, event_numbers, runs
+from outlast.store.keyvalue.repositories.job_codec import (
+    JobRecord,
+    from_value,
+    indexes,
+    params_of,
+    to_value,
+)
 from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 ALL = 1_000_000
@@ -26,22 +32,51 @@ async def load(unit: UnitOfWork, job_id: str) -> JobRecord | None:
 
 
 async def load_many(unit: UnitOfWork, job_ids: Sequence[str]) -> list[JobRecord | None]:
-    """Return the records of jobs, in order; None for those that do not exist."""
+    """Return the records of jobs, in order; None for those that do not exist or are damaged."""
     pointers = [key_layout.pointer(job_id) for job_id in job_ids]
     guesses = [sort for job_id in job_ids if (sort := unit.seen.at(job_id)) is not None]
     await unit.fetch([*pointers, *(Key(key_layout.JOB, sort) for sort in guesses)])
     places = [await unit.get(pointer) for pointer in pointers]
-    await unit.fetch([Key(key_layout.JOB, place["sort"]) for place in places if place])
-    found = zip(pointers, places, strict=True)
-    return [
-        await _behind(unit, pointer, place["sort"]) if place else None for pointer, place in found
-    ]
+    sorts = [_sort_in(place) for place in places]
+    await unit.fetch([Key(key_layout.JOB, sort) for sort in sorts if sort is not None])
+    found = zip(pointers, sorts, strict=True)
+    return [None if sort is None else await _behind(unit, pointer, sort) for pointer, sort in found]
+
+
+def _sort_in(pointer: Value | None) -> str | None:
+    """Return the sort key that a pointer names; None if it is missing or damaged."""
+    return None if pointer is None or isinstance(pointer, DamagedValue) else str(pointer["sort"])
 
 
 async def load_at(unit: UnitOfWork, sort: str) -> JobRecord | None:
-    """Return the job at an index entry's location; None if it has moved."""
+    """Return the job at an index entry's location; None if it has moved or is damaged."""
     value = await unit.get(Key(key_layout.JOB, sort))
     return None if value is None else await _at(unit, sort)
+
+
+async def fetch_whole(unit: UnitOfWork, sorts: Sequence[str]) -> None:
+    """Read records and their params, each in one request, for `load_at` and `whole_jobs`."""
+    keys = [Key(key_layout.JOB, sort) for sort in sorts]
+    await unit.fetch(keys)
+    values = [await unit.get(key) for key in keys]
+    sound = [value for value in values if not isinstance(value, DamagedValue | None)]
+    params = [bodies.text_of(value, "payload") for value in sound]
+    await unit.fetch([each.key for each in params if isinstance(each, bodies.BodyReference)])
+
+
+async def whole_jobs(unit: UnitOfWork, records: Sequence[JobRecord | None]) -> list[Job]:
+    """Return the jobs of the records that exist, each with its whole params, in one request."""
+    jobs = [record.job for record in records if record is not None]
+    whole = await bodies.read(unit, [(job.params, key_layout.job_key(job)) for job in jobs])
+    return [replace(job, params=whole(job.params) or bodies.LOST) for job in jobs]
+
+
+async def damage(unit: UnitOfWork, job_id: str) -> DamagedValue | None:
+    """Return the damaged record, or pointer, of a job; None if it is sound or missing."""
+    pointer = await unit.get(key_layout.pointer(job_id))
+    sort = _sort_in(pointer)
+    value = pointer if sort is None else await unit.get(Key(key_layout.JOB, sort))
+    return value if isinstance(value, DamagedValue) else None
 
 
 async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None:
@@ -55,9 +90,11 @@ async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None
     raise ReadConflict
 
 
-async def _at(unit: UnitOfWork, sort: str) -> JobRecord:
+async def _at(unit: UnitOfWork, sort: str) -> JobRecord | None:
     value = await unit.get(Key(key_layout.JOB, sort))
     assert value is not None
+    if isinstance(value, DamagedValue):
+        return None
     record = from_value(value)
     unit.seen.note(record.job.id, sort)
     if record.pending is not None:
@@ -67,6 +104,8 @@ async def _at(unit: UnitOfWork, sort: str) -> JobRecord:
 
 async def _require_finished(unit: UnitOfWork, intent: Key) -> None:
     """Raise PendingIntent while the intent exists; the job's mark may outlive it."""
+    if intent in unit.tolerated:
+        return
     if (await unit.engine.get([intent]))[0] is not None:
         raise PendingIntent(intent)
 
@@ -81,6 +120,7 @@ def save(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None) -> None
         if key not in before or before[key] != after[key]:
             unit.put(key, after[key])
     _save_record(unit, old, new)
+    _save_bodies(unit, old, new)
     if old is not None and old.is_open and not (new and new.is_open):
         _end_name(unit, old.job)
 
@@ -93,6 +133,18 @@ def _save_record(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None)
     if new is not None:
         unit.put(key_layout.job_key(new.job), to_value(new))
         unit.seen.note(new.job.id, key_layout.job_sort(new.job))
+
+
+def _save_bodies(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None) -> None:
+    """Write the bodies of new texts, and delete those of replaced params and of a deleted job."""
+    if old is not None and (new is None or params_of(old) != params_of(new)):
+        bodies.delete(unit, old.job.id, old.job.params)
+    if new is None:
+        if old is not None:
+            bodies.delete(unit, old.job.id, old.last_error)
+        return
+    bodies.save(unit, new.job.id, bodies.NO_RUN, new.job.params)
+    bodies.save(unit, new.job.id, new.job.token, new.last_error)
 
 
 def _end_name(unit: UnitOfWork, job: Job) -> None:
@@ -113,7 +165,7 @@ async def append_event(
     queue: str | None = None,
 ) -> int:
     """Append an event in this unit of work, and return its number."""
-    number = await unit.next_event()
+    number = await event_numbers.take(unit, job_id)
     event = {
         "id": number,
         "at": key_layout.time_key(at),
@@ -163,7 +215,7 @@ async def _chained_from(unit: UnitOfWork, job: Job) -> Job | None:
         return None
     told = await unit.range(key_layout.of_job(key_layout.EVENT, job.retry_of), limit=ALL)
     found = await unit.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
-    if not any(event and event.value.get("kind") == EventKind.CHAINED for event in found):
+    if not any(e and not e.damage and e.value["kind"] == EventKind.CHAINED for e in found):
         return None
     before = await load(unit, job.retry_of)
     return None if before is None else before.job

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from outlast.clock import EPOCH
 from outlast.core.ordering import Ordering, next_position
 from outlast.core.queue import Pause, QueueGate
 from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value, Write
+from outlast.store.keyvalue.engine import DamagedValue, Key, KeyRange, StoredItem, Value, Write
 from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 
@@ -19,7 +20,8 @@ class QueueRecord:
     """A queue's settings, and its current condition.
 
     `is_listed`: it was set or paused, not only used. `reservation` is the number of the active one,
-    `reserved_for` its job. `plan` names an intent of positions still to be written.
+    `reserved_for` its job. `plan` names an intent of positions still to be written. With `damage`
+    the record does not parse: the queue counts as paused, and `save` refuses to overwrite it.
     """
 
     queue: Queue
@@ -27,6 +29,7 @@ class QueueRecord:
     reservation: int | None = None
     reserved_for: str | None = None
     plan: str | None = None
+    damage: DamagedValue | None = None
 
     def shown(self, now: datetime) -> Queue:
         """Return the queue without a pause that has ended."""
@@ -62,13 +65,23 @@ def found(name: str, entries: Sequence[StoredItem]) -> QueueRecord:
 
 
 def _sound(name: str, value: Value | None) -> QueueRecord:
+    if isinstance(value, DamagedValue):
+        return damaged(name, value)
     if value is not None and "plan" in value:
         raise PendingIntent(Key(key_layout.PENDING, value["plan"]))
     return QueueRecord(queue=Queue(name=name)) if value is None else from_value(value)
 
 
+def damaged(name: str, value: DamagedValue) -> QueueRecord:
+    """Return the record of a queue whose settings do not parse: nothing is claimed from it."""
+    pause = Pause(at=EPOCH, reason=f"its record is damaged: {value.why}")
+    return QueueRecord(queue=Queue(name=name, pause=pause), is_listed=True, damage=value)
+
+
 def save(unit: UnitOfWork, record: QueueRecord) -> None:
     """Write the record; also unchanged, to conflict with concurrent units of work."""
+    if record.damage is not None:
+        record.damage.refuse()
     unit.put(key(record.queue.name), to_value(record))
 
 

@@ -11,7 +11,7 @@ from outlast.core.reservation import Reservation, ReservationId, ReservationStat
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key, Value
+from outlast.store.keyvalue.engine import DamagedValue, Key, Value
 from outlast.store.keyvalue.repositories import queues
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -28,22 +28,22 @@ class ReservationRecord:
 
 
 async def load(unit: UnitOfWork, seq: int) -> ReservationRecord | None:
-    """Return the record of that number, or None."""
+    """Return the record of that number; None if there is none, or it is damaged."""
     value = await unit.get(key(seq))
-    return None if value is None else from_value(value)
+    return None if value is None or isinstance(value, DamagedValue) else from_value(value)
 
 
 async def find(unit: UnitOfWork, number: str) -> ReservationRecord | None:
     """Return the record of that id, or None."""
-    pointer = await unit.get(_pointer(number))
-    return None if pointer is None else await load(unit, pointer["seq"])
+    there = await unit.get(pointer(number))
+    return None if there is None else await load(unit, there["seq"])
 
 
 def save(unit: UnitOfWork, record: ReservationRecord, *, is_new: bool = False) -> None:
     """Write the record, and its pointer if it is new."""
     unit.put(key(record.seq), to_value(record))
     if is_new:
-        unit.put(_pointer(record.reservation.id), {"seq": record.seq})
+        unit.put(pointer(record.reservation.id), {"seq": record.seq})
 
 
 def extended(
@@ -96,7 +96,7 @@ async def close(
 def forget(unit: UnitOfWork, record: ReservationRecord) -> None:
     """Delete the record and its pointer."""
     unit.delete(key(record.seq))
-    unit.delete(_pointer(record.reservation.id))
+    unit.delete(pointer(record.reservation.id))
 
 
 def key(seq: int) -> Key:
@@ -104,7 +104,8 @@ def key(seq: int) -> Key:
     return Key(key_layout.RESERVATION, key_layout.number(seq))
 
 
-def _pointer(number: str) -> Key:
+def pointer(number: str) -> Key:
+    """Return the key of the pointer from a reservation's id to its record."""
     return Key(f"reservation-id#{key_layout.key_safe(number)}", key_layout.ONLY)
 
 

@@ -1,6 +1,7 @@
 """Run and event records."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +12,8 @@ from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.core.state import RunStatus
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import KeyRange, StoredItem, Value
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.repositories import bodies
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
@@ -19,11 +21,14 @@ ALL = 1_000_000
 NEARBY = 4
 """Records per job that one range read may return, some of them of other jobs."""
 
+_TEXTS = ("error", "result")
+"""Fields of a run that may be in bodies."""
 
-def closing(record: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
-    """Return the stored value of the run that the change closes."""
+
+def _closing(record: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
+    """Return the fields of the run that the change closes, without its error and result."""
     assert change.move.run is not None
-    fields = {
+    return {
         "run_id": record.run_id,
         "job_id": record.job.id,
         "token": record.job.token,
@@ -33,20 +38,45 @@ def closing(record: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
         "boot_id": record.job.boot_id,
         "started_at": key_layout.time_key(record.run_started_at or at),
         "finished_at": key_layout.time_key(at),
-        "error": change.error,
-        "result": change.result,
         "exit_code": change.exit_code,
         "log_path": change.log_path,
         "progress": record.job.progress,
     }
-    return {name: value for name, value in fields.items() if value is not None}
 
 
-async def close(unit: UnitOfWork, record: JobRecord, change: Change, at: datetime) -> None:
-    """Write the closed run with its artifacts."""
-    unit.put(key_layout.run_key(record.job.id, record.job.token), closing(record, change, at))
+def save_texts(
+    unit: UnitOfWork, job_id: str, token: int, error: str | None, result: str | None
+) -> dict[str, Any]:
+    """Write the bodies of a run's long texts; return the fields that hold or refer to them."""
+    held: dict[str, Any] = {}
+    for name, text in zip(_TEXTS, (error, result), strict=True):
+        bodies.save(unit, job_id, token, text)
+        held |= bodies.fields(name, bodies.refer(job_id, token, text))
+    return held
+
+
+async def close(unit: UnitOfWork, record: JobRecord, change: Change, at: datetime) -> str | None:
+    """Write the closed run with its artifacts and bodies; return its error as the job keeps it."""
+    job_id, token = record.job.id, record.job.token
+    value = _closing(record, change, at)
+    value |= save_texts(unit, job_id, token, change.error, change.result)
+    unit.put(key_layout.run_key(job_id, token), {n: v for n, v in value.items() if v is not None})
     if change.artifacts:
-        await append(unit, record.job.id, record.job.token, change.artifacts)
+        await append(unit, job_id, token, change.artifacts)
+    return bodies.refer(job_id, token, change.error)
+
+
+def keys_of(run: StoredItem) -> list[Key]:
+    """Return the keys of a closed run and of its bodies."""
+    texts = [bodies.text_of(run.value, name) for name in _TEXTS]
+    return [run.key, *(each.key for each in texts if isinstance(each, bodies.BodyReference))]
+
+
+async def whole(unit: UnitOfWork, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the runs with their whole texts, in one request; not their params."""
+    held = [(t, key_layout.run_key(r.job_id, r.token)) for r in runs for t in (r.error, r.result)]
+    text = await bodies.read(unit, held)
+    return [replace(run, error=text(run.error), result=text(run.result)) for run in runs]
 
 
 async def append(unit: UnitOfWork, job_id: str, token: int, artifacts: Sequence[str]) -> None:
@@ -60,6 +90,12 @@ async def closed(unit: UnitOfWork, job: Job) -> list[RunRecord]:
     """Return the closed runs of a job, the first one first."""
     [found] = await closed_of(unit, [job])
     return found
+
+
+async def ended(unit: UnitOfWork, job: Job, token: int) -> RunRecord | None:
+    """Return the closed run of a job under that token, without its artifacts."""
+    value = await unit.get(key_layout.run_key(job.id, token))
+    return None if value is None else to_run(value, job, ())
 
 
 async def closed_of(unit: UnitOfWork, jobs: Sequence[Job]) -> list[list[RunRecord]]:
@@ -123,8 +159,8 @@ def to_run(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunReco
         boot_id=value["boot_id"],
         started_at=key_layout.from_time_key(value["started_at"]),
         finished_at=key_layout.from_time_key(value["finished_at"]),
-        error=value.get("error"),
-        result=value.get("result"),
+        error=bodies.text_of(value, "error"),
+        result=bodies.text_of(value, "result"),
         exit_code=value.get("exit_code"),
         log_path=value.get("log_path"),
         artifacts=artifacts,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from outlast.core.decide import SUCCESS, Change
+from outlast.core.decide import SUCCESS, Change, Guard
 from outlast.core.event import EventKind
 from outlast.core.state import FINAL
 from outlast.store.contract.notifications import Notification
@@ -41,7 +41,10 @@ from outlast.store.postgres.uuids import is_uuid
 MAX_FINISHED_PER_STATEMENT: Final = 1000
 """Number of runs that one statement finishes."""
 
-RECORDED_NAMES: Final = ("jobs", "tokens", "runs", "states")
+RECORDED_NAMES: Final = (
+    "jobs", "tokens", "runs", "states", "reasons", "errors", "results", "exit_codes", "log_paths",
+    "successors",
+)  # fmt: skip
 """Parameters of `apply.recorded`."""
 
 
@@ -188,13 +191,14 @@ async def _apply(
 
 
 async def apply_changes(
-    work: PostgresUnitOfWork, changes: Sequence[Change], *, unknown: Collection[str] = ()
+    work: PostgresUnitOfWork, changes: Sequence[Change], *, unknown: Collection[str] | None = None
 ) -> list[bool]:
     """Apply changes in the current transaction; return for each one whether it was written.
 
     Changes are applied in rounds, because two changes of one job must not share a statement.
     `unknown` are jobs whose changes were sent before without a reply: a change that is on record
-    exactly as requested counts as written.
+    exactly as requested counts as written. An end of a run that is on record always does. With
+    None no change does: the transaction commits a handler's own writes, and must not do so twice.
     """
     known = await lock_identities(work, changes)  # takes the locks that come before those of jobs
     answers: list[bool] = []
@@ -243,7 +247,7 @@ async def _apply_one(
     work: PostgresUnitOfWork,
     changes: Sequence[Change],
     known: Mapping[str, JobIdentity],
-    unknown: Collection[str],
+    unknown: Collection[str] | None,
 ) -> list[bool]:
     """Apply one change under a savepoint; a data error or unique violation refuses it."""
     try:
@@ -258,14 +262,16 @@ async def _apply_round(
     work: PostgresUnitOfWork,
     changes: Sequence[Change],
     known: Mapping[str, JobIdentity],
-    unknown: Collection[str],
+    unknown: Collection[str] | None,
 ) -> list[bool]:
     locked = await find_locked(work, changes, known)
     resolved = [await _resolve(work, *pair) for pair in zip(changes, locked, strict=True)]
     written = [each for each in resolved if each is not None]
     await write_changes(work, written)
     outcomes = list(zip(changes, resolved, strict=True))
-    recorded = await _recorded(work, outcomes, known.keys() & unknown)
+    recorded = frozenset[int]()
+    if unknown is not None and None in resolved:
+        recorded = await _recorded(work, outcomes, known.keys(), unknown)
     eventful = [pair for n, pair in enumerate(outcomes) if n not in recorded]
     await write_events(work, [pair for pair in eventful if pair[0].job_id in known])
     await advance_groups(work, written)
@@ -283,25 +289,39 @@ async def _resolve(
 
 async def are_recorded(pool: ConnectionPool, changes: Sequence[Change]) -> bool:
     """Return whether each change that closes a run is on record as requested."""
-    requested = [(each.job_id, each.token, each.move.run, each.move.to) for each in changes]
-    found = await pool.rows("apply.recorded", **columns(RECORDED_NAMES, requested))
-    return len(found) == len(requested)
+    values = columns(RECORDED_NAMES, [_requested(change) for change in changes])
+    return len(await pool.rows("apply.recorded", **values)) == len(changes)
 
 
 async def _recorded(
     work: PostgresUnitOfWork,
     outcomes: Sequence[tuple[Change, ResolvedChange | None]],
+    known: Collection[str],
     unknown: Collection[str],
 ) -> frozenset[int]:
     """Return the refused changes whose run, or end without a run, is on record as requested."""
     requested = [
-        (n, change.job_id, change.token, change.move.run, change.move.to)
+        (n, change)
         for n, (change, resolved) in enumerate(outcomes)
-        if resolved is None and change.job_id in unknown
-        if change.move.run is not None or change.move.to in FINAL
+        if resolved is None and change.job_id in known
+        if _may_be_recorded(change, is_unknown=change.job_id in unknown)
     ]
     if not requested:
         return frozenset()
-    values = columns(RECORDED_NAMES, [row[1:] for row in requested])
+    values = columns(RECORDED_NAMES, [_requested(change) for _, change in requested])
     found = await work.rows("apply.recorded", **values)
     return frozenset(requested[n - 1][0] for (n,) in found)
+
+
+def _may_be_recorded(change: Change, *, is_unknown: bool) -> bool:
+    closes_run = change.move.run is not None
+    if is_unknown:
+        return closes_run or change.move.to in FINAL
+    return closes_run and change.move.guard is Guard.OPEN
+
+
+def _requested(change: Change) -> tuple[Any, ...]:
+    """Return the row of RECORDED_NAMES."""
+    what = change.reason, change.error, change.result, change.exit_code, change.log_path
+    successor = None if change.successor is None else change.successor.id
+    return change.job_id, change.token, change.move.run, change.move.to, *what, successor

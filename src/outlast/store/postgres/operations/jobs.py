@@ -1,11 +1,12 @@
 """Job reads: by id, by filter, by queue and by chain."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.overview import JobCounts
 from outlast.core.state import State
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter
 from outlast.store.postgres.operations.base import PostgresOperations
@@ -47,10 +48,10 @@ class PostgresJobOperations(PostgresOperations):
             return [job for job in jobs if what.fits(job)][:limit]
         return await self._jobs(name, limit=limit, before=before, **values)
 
-    async def counts(self) -> Mapping[tuple[str, State], int]:
+    async def counts(self) -> JobCounts:
         """Return the number of jobs by queue and state, in one snapshot."""
         found = await self._pool.in_snapshot(partial(full_scan, "jobs.counts"))
-        return {(queue, State(state)): count for queue, state, count in found}
+        return JobCounts({(queue, State(state)): count for queue, state, count in found})
 
     async def chain(self, job_id: JobId) -> list[Job]:
         """Return every job of a job's chain, oldest first."""

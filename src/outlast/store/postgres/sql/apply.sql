@@ -235,10 +235,29 @@ FROM unnest(
 ORDER BY c.n;
 
 -- @recorded
--- The changes that are on record exactly as requested.
+-- The changes that are on record exactly as requested: an end of a run, or an end without one.
 SELECT c.n
-FROM unnest(:jobs::uuid[], :tokens::integer[], :runs::text[], :states::text[])
-  WITH ORDINALITY AS c (job, token, run, state, n)
+FROM unnest(
+  :jobs::uuid[], :tokens::integer[], :runs::text[], :states::text[], :reasons::text[],
+  :errors::text[], :results::text[], :exit_codes::bigint[], :log_paths::text[],
+  :successors::uuid[]
+) WITH ORDINALITY AS c (
+  job, token, run, state, reason, error, result, exit_code, log_path, successor, n
+)
 LEFT JOIN outlast.runs AS r ON r.job = c.job AND r.token = c.token
 LEFT JOIN outlast.ends AS e ON e.job = c.job AND e.token = c.token
-WHERE r.status = c.run OR c.run IS NULL AND e.state = c.state;
+WHERE c.run IS NULL AND e.state = c.state
+  OR (
+    r.status = c.run
+    AND r.reason IS NOT DISTINCT FROM c.reason
+    AND r.error IS NOT DISTINCT FROM c.error
+    AND r.result::text IS NOT DISTINCT FROM c.result
+    AND r.exit_code IS NOT DISTINCT FROM c.exit_code
+    AND r.log_path IS NOT DISTINCT FROM c.log_path
+    AND (
+      c.successor IS NULL
+      OR NOT EXISTS (
+        SELECT 1 FROM outlast.jobs AS s WHERE s.retry_of = c.job AND s.id <> c.successor
+      )
+    )
+  );

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import compress
 
 from outlast.core.decide import SUCCESS, Change, Guard, Transition
 from outlast.core.event import EventKind
@@ -104,8 +105,9 @@ def _succeed(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
 def _record_refused(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     """Send the stale changes through the general path, which records their refusal."""
     accepted = set(json.loads(tx.value("finish.accepted")))
-    stale = [change for n, change in enumerate(changes) if n not in accepted]
-    _apply_any(tx, stale)
+    stale = [n for n in range(len(changes)) if n not in accepted]
+    answers = _apply_any(tx, [changes[n] for n in stale])
+    accepted |= set(compress(stale, answers))
     return [n in accepted for n in range(len(changes))]
 
 
@@ -121,13 +123,26 @@ def _apply_any(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     if may_end:
         _end_jobs(tx, moves)
     accepted: list[int] = json.loads(tx.value("apply.accepted"))
+    on_record = _on_record(tx) if len(accepted) < len(changes) else []
     if len(accepted) < len(changes) or any(move.kind for move in moves):
         tx.run("apply.events", now=tx.now)
     if may_end:
         advance_groups(tx, tx.run("apply.grouped").fetchall())
     if any(_gives_work(change) for change in changes):
         tx.notify_queues.add("")  # the queue is not known here
-    return _answers(len(changes), accepted)
+    return _answers(len(changes), [*accepted, *on_record])
+
+
+def _on_record(tx: WriteTransaction) -> list[int]:
+    """Return the refused changes that were written before; none in a handler's transaction.
+
+    There the answer would commit the handler's own writes a second time.
+    """
+    if tx.is_handlers:
+        return []
+    tx.run("apply.check_recorded")
+    found: list[int] = json.loads(tx.value("apply.on_record"))
+    return found
 
 
 def _load(tx: WriteTransaction, changes: Sequence[Change]) -> None:

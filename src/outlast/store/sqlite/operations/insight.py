@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from outlast.clock import Clock, to_micros
@@ -16,12 +15,12 @@ from outlast.core.state import State
 from outlast.store.rows import insight as insight_rows
 from outlast.store.rows import jobs as job_rows
 from outlast.store.sqlite.connection import health_warnings
+from outlast.store.sqlite.file_modes import permission_warnings
 from outlast.store.sqlite.operations.base import SqliteOperations
 from outlast.store.sqlite.reader import Query
 
 _BYTES_PER_MEGABYTE: Final = 1_000_000
 _SYNCHRONOUS_NAMES: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
-_WRITABLE_BY_OTHERS: Final = 0o002
 
 
 class SqliteInsightOperations(SqliteOperations):
@@ -49,13 +48,7 @@ class SqliteInsightOperations(SqliteOperations):
 
     async def health_warnings(self) -> list[str]:
         """Return warnings about the SQLite library and the file's permissions."""
-        return [*health_warnings(), *_permission_warnings(self.path)]
-
-
-def _permission_warnings(path: Path) -> list[str]:
-    if path.exists() and path.stat().st_mode & _WRITABLE_BY_OTHERS:
-        return [f"every user of this machine may write {path}; forbid it: chmod o-w {path}"]
-    return []
+        return [*health_warnings(), *permission_warnings(self.path)]
 
 
 def _overview(query: Query, *, clock: Clock, span: timedelta) -> Overview:

@@ -1,11 +1,12 @@
 """Job reads: by id, by filter, in claim order, by chain; counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from outlast.clock import to_micros
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.overview import JobCounts
 from outlast.core.state import State
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter
 from outlast.store.sqlite.operations.base import SqliteOperations
@@ -36,10 +37,10 @@ class SqliteJobOperations(SqliteOperations):
             return [job for job in found if what.fits(job)][:limit]
         return await self._jobs(name, limit=limit, before=before, **values)
 
-    async def counts(self) -> Mapping[tuple[str, State], int]:
+    async def counts(self) -> JobCounts:
         """Return the number of jobs by queue and state."""
         found = await self._reader.cached_rows("jobs.counts")
-        return {(queue, State(state)): count for queue, state, count in found}
+        return JobCounts({(queue, State(state)): count for queue, state, count in found})
 
     async def chain(self, job_id: JobId) -> list[Job]:
         """Return the retry chain of a job, root first."""

@@ -273,7 +273,7 @@ LEFT JOIN outlast_runs AS r
   ON r.job = c.job AND r.token = c.token AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
 LEFT JOIN outlast_open_runs AS o ON o.job = c.job AND c.to_state = 'running'
 WHERE c.job IS NOT NULL
-  AND (c.accepted AND c.kind IS NOT NULL OR NOT c.accepted AND c.guard = 'open')
+  AND (c.accepted AND c.kind IS NOT NULL OR NOT c.accepted AND NOT c.on_record AND c.guard = 'open')
 ORDER BY c.n;
 
 -- @grouped
@@ -290,8 +290,24 @@ WHERE c.accepted AND c.successor IS NULL
   AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = c.job AND +s.member_of = c.member_of)
 ORDER BY c.n;
 
+-- @check_recorded
+-- Refused ends that are on record exactly as asked: they were written before.
+UPDATE temp.outlast_changes AS c
+SET on_record = 1
+FROM outlast_runs AS r
+WHERE NOT c.accepted AND c.guard = 'open' AND r.job = c.job AND r.token = c.token
+  AND r.status = c.run_status AND r.reason IS c.reason AND r.error IS c.error
+  AND r.result IS c.result AND r.exit_code IS c.exit_code AND r.log_path IS c.log_path
+  AND (
+    c.successor IS NULL
+    OR NOT EXISTS (SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = c.job AND s.id <> c.successor)
+  );
+
 -- @accepted
 SELECT json_group_array(n) FROM temp.outlast_changes WHERE accepted;
+
+-- @on_record
+SELECT json_group_array(n) FROM temp.outlast_changes WHERE on_record;
 
 -- @limited
 -- Queues with a concurrency limit that has capacity again.

@@ -81,6 +81,7 @@ CREATE TEMP TABLE outlast_changes (
   member_of INTEGER,
   state_before TEXT,
   accepted INTEGER NOT NULL DEFAULT 0,
+  on_record INTEGER NOT NULL DEFAULT 0,
   queue TEXT,
   priority INTEGER,
   position INTEGER,

@@ -1,42 +1,55 @@
 """DynamoDB engine: one table with `PK` and `SK`, conditional writes, boto3 in threads."""
 
 import asyncio
-import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 from outlast.errors import StoreBusy, StoreReadOnly
-from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, Limits, StoredItem, Write
-from outlast.store.keyvalue.engines.dynamodb.items import VERSION, entry, key_item, put_item
+from outlast.store.keyvalue.engine import (
+    LAST,
+    Conditions,
+    Key,
+    KeyRange,
+    Limits,
+    ServerTime,
+    StoredItem,
+    Write,
+)
+from outlast.store.keyvalue.engines.dynamodb.items import (
+    condition,
+    entry,
+    key_item,
+    mark_of,
+    put_item,
+)
+from outlast.store.keyvalue.engines.dynamodb.refusals import CONFLICTS
 from outlast.store.keyvalue.engines.dynamodb.table import EXPIRES_AT, Table
+from outlast.store.keyvalue.pacing import BUSY_OR_UNAVAILABLE, RequestPace
 
 MOST_WRITES: Final = 100
-"""Writes in one transaction: AWS takes 100, DynamoDB Local takes 10."""
+"""Writes in one transaction."""
+
+MOST_BYTES: Final = 3_500_000
+"""Bytes of one transaction: AWS takes 4 MB."""
+
+MOST_RECORD_BYTES: Final = 400_000
+"""Bytes of one item: AWS takes 400 KB, names included."""
+
+PARTITION_UNITS: Final = 1_000
+"""Write units that one partition key takes per second, on any table."""
 
 BEAT: Final = 5.0
 POLL: Final = 5.0
+STATUS_DELAY: Final = 3.0
 THREADS: Final = 16
 BATCH: Final = 100
 """Keys in one batch read."""
 
-MAX_ATTEMPTS: Final = 12
-MAX_PAUSE_S: Final = 1.0
-FIRST_PAUSE_S: Final = 0.02
-
-_AGAIN: Final = frozenset(
-    {
-        "TransactionConflict",
-        "ThrottlingError",
-        "ProvisionedThroughputExceeded",
-        "TransactionInProgressException",
-        "TransactionConflictException",
-    }
-)
-"""Codes of a conflict with another request, or of throttling: the request is repeated."""
+MAX_CONFLICTS: Final = 12
+"""Times that a transaction is sent while others write the same items."""
 
 
 class DynamoDBEngine:
@@ -51,17 +64,30 @@ class DynamoDBEngine:
         prefix: str = "",
         beat: float = BEAT,
         most_writes: int = MOST_WRITES,
+        status_delay: float = STATUS_DELAY,
         threads: ThreadPoolExecutor | None = None,
+        pace: RequestPace | None = None,
     ) -> None:
         """Prepare an engine on a table; `open` connects.
 
-        `prefix` goes before every `PK`, for several stores in one table. `threads` stay with the
+        `prefix` goes before every `PK`, for several stores in one table. `status_delay` is how long
+        a transfer waits for writes, which do not compare its status: a compared item is billed as
+        a written one, and one item compared by all would be a hot one. `threads` stay with the
         caller; without them, the engine has its own from `open` to `close`.
         """
         self._prefix = prefix
         self.leases = None  # DynamoDB may delete expired items days later
-        self.limits = Limits(most_writes=most_writes, poll=POLL, beat=beat)
+        self.limits = Limits(
+            most_writes=most_writes,
+            most_bytes=MOST_BYTES,
+            most_record_bytes=MOST_RECORD_BYTES,
+            poll=POLL,
+            beat=beat,
+            status_delay=status_delay,
+            partition_units=PARTITION_UNITS,
+        )
         self._table = Table(table, region=region, endpoint=endpoint, threads=THREADS)
+        self._pace = pace or RequestPace()
         self._caller_threads = threads
         self._threads: ThreadPoolExecutor | None = None
         self._marks = secrets.token_hex(8)
@@ -69,7 +95,8 @@ class DynamoDBEngine:
 
     def exists(self) -> bool:
         """Return True if the table exists."""
-        return self._table.exists()
+        request = partial(self._table.ask, self._table.exists)
+        return self._pace.repeat_blocking(request, on=BUSY_OR_UNAVAILABLE)
 
     async def open(self) -> None:
         """Start the threads, and create the table if it does not exist."""
@@ -103,16 +130,10 @@ class DynamoDBEngine:
     async def _get(self, keys: Sequence[Key]) -> list[StoredItem]:
         found: list[StoredItem] = []
         left = [key_item(key, self._prefix) for key in keys]
-        for number in range(MAX_ATTEMPTS):
+        while left:
             items, left = await self._call(partial(self._table.read, left))
             found += [entry(item, self._prefix) for item in items]
-            if not left:
-                return found
-            await asyncio.sleep(_pause(number))
-        raise StoreBusy(
-            f"DynamoDB throttled the read: keys were still unprocessed after {MAX_ATTEMPTS} "
-            "attempts; retry later or raise the table's capacity"
-        )
+        return found
 
     async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         """Return the first records of a key range in order, or the last ones in reverse."""
@@ -150,14 +171,19 @@ class DynamoDBEngine:
         items = [self._operation(write, conditions, mark) for write in writes]
         looked_at = conditions.keys() - {write.key for write in writes}
         items += [self._check(key, conditions[key]) for key in looked_at]
-        for number in range(MAX_ATTEMPTS):
+        for number in range(MAX_CONFLICTS):
             reasons = await self._call(partial(self._table.write, items, mark))
             if not reasons:
                 return True
-            if not _AGAIN & reasons:
+            if not CONFLICTS & reasons:
                 return await self._is_ours(writes, mark)
-            await asyncio.sleep(_pause(number))
-        return await self._is_ours(writes, mark)
+            await self._pace.pause(number)
+        if await self._is_ours(writes, mark):
+            return True
+        raise StoreBusy(
+            f"other transactions wrote the same items of table {self._table.name} {MAX_CONFLICTS} "
+            "times in a row; nothing was written, so try again"
+        )
 
     async def advance(self, counter: Key, by: int) -> int:
         """Add to a counter in one atomic request, and return it."""
@@ -167,11 +193,16 @@ class DynamoDBEngine:
         last: int = await self._call(partial(self._table.advance, where, by, mark))
         return last
 
+    async def last_number(self, counter: Key) -> int:
+        """Return the counter."""
+        [there] = await self.get([counter])
+        return there.value[LAST] if there else 0
+
     async def _is_ours(self, writes: Sequence[Write], mark: str) -> bool:
         """Return True if an earlier attempt, whose reply was lost, wrote it."""
         put = next((write for write in writes if write.value is not None), None)
         [found] = [None] if put is None else await self.get([put.key])
-        return found is not None and found.version == mark
+        return found is not None and mark_of(found.version) == mark
 
     def watch(
         self,
@@ -180,10 +211,15 @@ class DynamoDBEngine:
     ) -> None:
         """No watch: a table's stream lags and costs; polling finds other processes' writes."""
 
-    async def time(self) -> datetime | None:
-        """Return the server's time."""
+    async def time(self) -> ServerTime | None:
+        """Ask for the server's time."""
         await self._call(self._table.describe)
-        return self._table.date
+        return self._table.latest_time
+
+    @property
+    def latest_time(self) -> ServerTime | None:
+        """The server's time in the latest answer."""
+        return self._table.latest_time
 
     async def describe(self) -> Mapping[str, str]:
         """Return table name, status, item count and expiry."""
@@ -217,29 +253,16 @@ class DynamoDBEngine:
         else:
             kind, own = "Put", {**own, "Item": put_item(where, write.value, mark)}
         if write.key in conditions:
-            own |= _condition(conditions[write.key])
+            own |= condition(conditions[write.key])
         return {kind: own}
 
     def _check(self, key: Key, version: str | None) -> dict[str, Any]:
         where = {"TableName": self._table.name, "Key": key_item(key, self._prefix)}
-        return {"ConditionCheck": {**where, **_condition(version)}}
+        return {"ConditionCheck": {**where, **condition(version)}}
 
     async def _call(self, ask: Callable[[], Any]) -> Any:
         if self._threads is None:
             raise RuntimeError("the engine is not open")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
-
-
-def _condition(version: str | None) -> dict[str, Any]:
-    if version is None:
-        return {"ConditionExpression": "attribute_not_exists(PK)"}
-    return {
-        "ConditionExpression": f"{VERSION} = :version",
-        "ExpressionAttributeValues": {":version": {"S": version}},
-    }
-
-
-def _pause(number: int) -> float:
-    """Return a random pause (full jitter), so that rivals do not meet again."""
-    most = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**number)
-    return random.uniform(0, most)  # noqa: S311 - only spreads retries
+        run = asyncio.get_running_loop().run_in_executor
+        request = partial(run, self._threads, self._table.ask, ask)
+        return await self._pace.repeat(request, on=BUSY_OR_UNAVAILABLE)

@@ -1,30 +1,33 @@
 """DynamoDB table: blocking requests, and translation of their errors."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from email.utils import parsedate_to_datetime
-from threading import Lock
-from typing import Any, Final
+from threading import Lock, local
+from typing import Any, Final, TypeVar
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from outlast.clock import SystemClock
 from outlast.errors import (
     ForeignStore,
-    OperatorError,
-    PayloadTooLarge,
-    StoreBusy,
     StoreCorrupt,
-    StoreFull,
     StoreMissing,
     StoreReadOnly,
-    StoreUnavailable,
 )
-from outlast.store.keyvalue.engine import LAST, KeyRange
+from outlast.store.keyvalue.engine import LAST, KeyRange, ServerTime
 from outlast.store.keyvalue.engines.dynamodb.items import VERSION
+from outlast.store.keyvalue.engines.dynamodb.refusals import (
+    conflict,
+    is_about_credentials,
+    throttled,
+    translated,
+)
+
+Answer = TypeVar("Answer")
 
 KEYS: Final = [
     {"AttributeName": "PK", "KeyType": "HASH"},
@@ -38,24 +41,12 @@ EXPIRES_AT: Final = "expires_at"
 """Attribute of item expiry: seconds since 1970."""
 
 _SINGLE: Final = {"Put": "put_item", "Delete": "delete_item"}
-_RIGHTS: Final = "grant the permissions that the page on DynamoDB lists"
-_RENEW: Final = "renew the credentials, and check the region and this machine's clock"
-_REFUSED: Final = {
-    "AccessDeniedException": _RIGHTS,
-    "ExpiredTokenException": _RENEW,
-    "ExpiredToken": _RENEW,
-    "InvalidSignatureException": _RENEW,
-    "MissingAuthenticationTokenException": _RENEW,
-    "UnrecognizedClientException": _RENEW,
-}
-"""Error codes of refused access, with the remedy."""
-
-_NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
-
-
 _MAKING: Final = Lock()
 """Guards the creation of clients, which is not thread-safe."""
 
+
+_ANSWERED: Final = local()
+"""`date`: the server's time in the latest answer to a request of this thread."""
 
 _CLIENTS: Final[dict[object, Any]] = {}
 """Clients by process and region: one for all stores, and none inherited by a fork."""
@@ -69,10 +60,17 @@ def _client(region: str | None, endpoint: str | None, threads: int) -> Any:
         read_timeout=10,
         parameter_validation=False,  # saves a sixth of each request
         user_agent="outlast",  # the default is built for each request
-        retries={"mode": "standard", "total_max_attempts": 6},
+        retries={"mode": "standard", "total_max_attempts": 1},  # the engine repeats
     )
     session = boto3.session.Session()
-    return session.client("dynamodb", region_name=region, endpoint_url=endpoint, config=config)
+    client = session.client("dynamodb", region_name=region, endpoint_url=endpoint, config=config)
+    client.meta.events.register("after-call.dynamodb", _note_date)
+    return client
+
+
+def _note_date(parsed: Mapping[str, Any], **_: object) -> None:
+    """Remember the server's time of an answer, for the request of this thread."""
+    _ANSWERED.date = parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
 
 
 class Table:
@@ -82,7 +80,7 @@ class Table:
         self, name: str, *, region: str | None, endpoint: str | None, threads: int
     ) -> None:
         self.name = name
-        self.date: datetime | None = None
+        self.latest_time: ServerTime | None = None
         self._where = region, endpoint, threads
 
     @property
@@ -99,6 +97,19 @@ class Table:
         with _MAKING:
             if _CLIENTS.get(key) is refused:
                 _CLIENTS.pop(key).close()
+
+    def ask(self, request: Callable[[], Answer]) -> Answer:
+        """Make a request, and once more with credentials read anew if those at hand are refused.
+
+        A refused request has no effect. Credentials that a file or a service has replaced since the
+        client was created cost no caller an error.
+        """
+        try:
+            return request()
+        except StoreReadOnly as refusal:
+            if not is_about_credentials(refusal.__cause__):
+                raise
+            return request()
 
     def exists(self) -> bool:
         """Return True if the table exists."""
@@ -123,12 +134,9 @@ class Table:
             )
 
     def describe(self) -> Any:
-        """Return the table description, and remember the server's time."""
+        """Return the table description."""
         with self._translated():
-            answer = self._client.describe_table(TableName=self.name)
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        self.date = None if date is None else parsedate_to_datetime(date)
-        return answer["Table"]
+            return self._client.describe_table(TableName=self.name)["Table"]
 
     def _create(self) -> Any:
         with self._translated():
@@ -171,7 +179,7 @@ class Table:
                 raise
 
     def read(self, keys: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-        """Return the items found, and the keys left unprocessed."""
+        """Return the items found, and the keys left unprocessed; StoreBusy if those are all."""
         with self._translated():
             if len(keys) == 1:
                 answer = self._client.get_item(
@@ -181,6 +189,8 @@ class Table:
             wanted = {self.name: {"Keys": list(keys), "ConsistentRead": True}}
             answer = self._client.batch_get_item(RequestItems=wanted)
         left = answer["UnprocessedKeys"].get(self.name, {}).get("Keys", [])
+        if len(left) == len(keys):
+            raise throttled("every key was left unprocessed", self.name)
         return answer["Responses"].get(self.name, []), left
 
     def query(
@@ -218,7 +228,7 @@ class Table:
             try:
                 self._write(items, token)
             except ClientError as error:
-                reasons = _reasons(error)
+                reasons = conflict(error)
                 if not reasons:
                     raise
                 return reasons
@@ -247,48 +257,19 @@ class Table:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        sent = SystemClock().monotonic()
+        _ANSWERED.date = None
         try:
             client = self._client
             yield
-        except ClientError as error:
-            if _REFUSED.get(error.response["Error"]["Code"]) is _RENEW:
-                self._renew(client)
-            raise self._error(error) from error
-        except BotoCoreError as error:
-            if type(error).__name__ in _NO_CREDENTIALS:
-                self._renew(client)  # the next attempt may find some
-            raise self._error(error) from error
-
-    def _error(self, error: ClientError | BotoCoreError) -> Exception:
-        if isinstance(error, ClientError):
-            return self._refusal(*_told(error))
-        if type(error).__name__ in _NO_CREDENTIALS:
-            return StoreReadOnly(f"no credentials for table {self.name}; provide them as for boto3")
-        if type(error).__name__ == "NoRegionError":
-            return StoreMissing(f"no region for table {self.name}; add ?region=… to the URL")
-        return StoreUnavailable(f"table {self.name} cannot be reached: {error}; try again later")
-
-    def _refusal(self, code: str, told: str) -> Exception:
-        if code == "ResourceNotFoundException":
-            return StoreMissing(
-                f"there is no table {self.name} in this region; check name and region, or run "
-                "`outlast db migrate`, which creates it"
-            )
-        if code in _REFUSED:
-            what_now = _REFUSED[code]
-            return StoreReadOnly(
-                f"DynamoDB refuses access to table {self.name}: {told} ({code}); {what_now}"
-            )
-        if code in {"ThrottlingException", "ProvisionedThroughputExceededException"}:
-            return StoreBusy(
-                f"DynamoDB throttles table {self.name}: {told}; the request is retried"
-            )
-        if code == "LimitExceededException":
-            return StoreFull(f"the account has no room for table {self.name}: {told}")
-        if code == "ValidationException" and "size" in told:
-            return PayloadTooLarge(f"an item would be over 400 KB: {told}")
-        error: type[OperatorError] = StoreUnavailable if code == "500" else StoreCorrupt
-        return error(f"DynamoDB refused a request at table {self.name}: {told} ({code})")
+        except (ClientError, BotoCoreError) as error:
+            if is_about_credentials(error):
+                self._renew(client)  # the next attempt reads them anew
+            raise translated(error, self.name) from error
+        finally:
+            if _ANSWERED.date is not None:
+                at = parsedate_to_datetime(_ANSWERED.date)
+                self.latest_time = ServerTime(at, sent, SystemClock().monotonic())
 
 
 def _between(span: KeyRange) -> dict[str, Any]:
@@ -304,27 +285,3 @@ def _between(span: KeyRange) -> dict[str, Any]:
         condition += " AND SK < :end"
         values[":end"] = {"S": span.end}
     return {"KeyConditionExpression": condition, "ExpressionAttributeValues": values}
-
-
-def _told(error: ClientError) -> tuple[str, str]:
-    """Return code and message; of a cancelled transaction, those of the item that caused it."""
-    code, told = error.response["Error"]["Code"], error.response["Error"]["Message"]
-    spoiled = [r for r in error.response.get("CancellationReasons", []) if r.get("Message")]
-    if code != "TransactionCanceledException" or not spoiled:
-        return code, told
-    return "ValidationException", spoiled[0]["Message"]
-
-
-def _reasons(error: ClientError) -> frozenset[str]:
-    """Return the codes of a conflict; empty if the error is a fault."""
-    code = error.response["Error"]["Code"]
-    if code == "ConditionalCheckFailedException":
-        return frozenset({"ConditionalCheckFailed"})
-    if code in {"TransactionInProgressException", "TransactionConflictException"}:
-        return frozenset({code})
-    if code != "TransactionCanceledException":
-        return frozenset()
-    told = {each.get("Code", "None") for each in error.response.get("CancellationReasons", [])}
-    found = told - {"None"}
-    faults = found & {"ValidationError", "ItemCollectionSizeLimitExceeded"}
-    return frozenset() if faults else frozenset(found or {"ConditionalCheckFailed"})

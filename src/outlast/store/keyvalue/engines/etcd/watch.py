@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from outlast.store.keyvalue.engines.etcd.client import EtcdClient
+from outlast.errors import OperatorError
+from outlast.store.keyvalue.engines.etcd.client import EtcdClient, RequestOutcomeUnknown
 
 REOPEN_PAUSE_S: Final = 0.5
 """Seconds before a broken watch is opened again; polling covers the gap."""
@@ -20,6 +21,16 @@ CONNECT_TIMEOUT_S: Final = 2.0
 MAX_LINE_BYTES: Final = 2**24
 IDLE_TIMEOUT_S: Final = 60.0
 """Seconds without data after which the connection is opened again, as it may be dead."""
+
+_INTERRUPTIONS: Final = (
+    aiohttp.ClientError,
+    TimeoutError,
+    OSError,
+    ValueError,
+    RequestOutcomeUnknown,
+    OperatorError,
+)
+"""Errors after which the watch is opened again."""
 
 
 class EtcdWatch:
@@ -64,7 +75,7 @@ class EtcdWatch:
 
     async def _run(self) -> None:
         while not self._is_over:
-            with suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            with suppress(*_INTERRUPTIONS):
                 await self._read_events()
             await asyncio.sleep(REOPEN_PAUSE_S)
 
@@ -83,11 +94,30 @@ class EtcdWatch:
         finally:
             self._is_connecting = False
         try:
-            async for line in answer.content:
-                if self._is_over or not self._take(json.loads(line).get("result", {})):
-                    return
+            is_refused = await self._follow(answer)
         finally:
             _cut(answer)
+        if is_refused:
+            await self._renew_token()
+
+    async def _follow(self, answer: aiohttp.ClientResponse) -> bool:
+        """Read messages until the watch must be opened again; return True if etcd refused it."""
+        async for line in answer.content:
+            message = json.loads(line)
+            result = message.get("result", {})
+            if self._is_over or not self._take(result):
+                return "compact_revision" not in result
+            if "error" in message:
+                return True
+        return False
+
+    async def _renew_token(self) -> None:
+        """Read a key: etcd refuses a watch with an expired token as it refuses one without rights.
+
+        The read finds out which it was, and renews the token.
+        """
+        key = b64encode(self._prefixes[0]).decode()
+        await self._client.ask("/v3/kv/range", {"key": key, "keys_only": True})
 
     def _asked(self, prefix: bytes) -> dict[str, Any]:
         end = prefix[:-1] + bytes([prefix[-1] + 1])
