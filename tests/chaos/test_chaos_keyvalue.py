@@ -4,12 +4,14 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from outlast import Handle, Outlast, State
+from outlast.errors import StoreUnavailable
+from outlast.store.keyvalue import pacing
 from outlast.testing.servers import dynamodb as local
 from outlast.testing.servers.dynamodb import dynamodb_local
 from outlast.testing.servers.etcd import EtcdCluster, etcd_cluster
@@ -100,9 +102,8 @@ async def ear() -> AsyncIterator[Ear]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client's own tries come one after the other."""
-    backoff = "botocore.retries.standard.ExponentialBackoff.delay_amount"
-    monkeypatch.setattr(backoff, lambda *_: 0.02)
+    """The engine's own tries come one after the other."""
+    monkeypatch.setattr(pacing, "MAX_PAUSE_S", 0.02)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -164,6 +165,13 @@ def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
         yield own
 
 
+async def _accepted(workers: Workload) -> None:
+    """Enqueue again while no leader is elected, which may take longer than `busy`."""
+    while True:
+        with suppress(StoreUnavailable):
+            return await workers.enqueue()
+
+
 async def test_etcd_loses_its_leader_and_then_all_members_for_a_while(
     cluster: EtcdCluster, ear: Ear
 ) -> None:
@@ -171,7 +179,7 @@ async def test_etcd_loses_its_leader_and_then_all_members_for_a_while(
         leader = await asyncio.to_thread(lambda: cluster.leader)
         await asyncio.to_thread(leader.kill)
         async with asyncio.timeout(PATIENCE):
-            await workers.enqueue()
+            await _accepted(workers)
         await asyncio.to_thread(leader.start)
         await asyncio.to_thread(leader.program.wait, leader.answers)
 

@@ -139,7 +139,7 @@ def blocking(app: Outlast, notes: Notes) -> None:
     @app.job(retry=THREE, executor="command")
     def sleeps_in_a_command(run: Run) -> Command:
         notes.add("start", run)
-        return Command(["sh", "-c", "setsid sleep 600 & sleep 600"])
+        return Command(["sh", "-c", "setsid sleep 600 & sleep 600"], inherit=["CHAOS_TREE"])
 
     hungry(app, notes)
 

@@ -8,7 +8,7 @@ from outlast.core.ids import Ids
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
 
-SERVERS = frozenset({"test_dynamodb", "test_etcd"})
+SERVERS = frozenset({"test_dynamodb", "test_etcd", "test_shards_on_servers"})
 
 
 @pytest.fixture(autouse=True)

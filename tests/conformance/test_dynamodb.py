@@ -24,7 +24,6 @@ from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - wh
 from outlast.testing.conformance.corruption_recovery_records import *  # noqa: F403 - the rest
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
 from outlast.testing.conformance.histories.machine import history_machine
-from outlast.testing.servers.dynamodb import MOST_WRITES
 from outlast.testing.servers.dynamodb import url as url_of
 from support.corruption.keyvalue import KeyValueCorruption
 
@@ -32,6 +31,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 BEAT = 1.0
 """Seconds: dead holders of locks are found soon, and the living are heard on a busy machine."""
+
+STATUS_DELAY = 0.1
+"""Seconds that each test which closes its store waits."""
 
 FEWER = 20
 """Each history takes so many times as long as on a file."""
@@ -65,7 +67,7 @@ def _engine(endpoint: str, threads: ThreadPoolExecutor | None = None) -> DynamoD
         endpoint=endpoint,
         prefix=_prefix(),
         beat=BEAT,
-        most_writes=MOST_WRITES,
+        status_delay=STATUS_DELAY,
         threads=threads,
     )
 

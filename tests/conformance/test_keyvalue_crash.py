@@ -18,8 +18,11 @@ from outlast.store.contract.jobs import Filter
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Key
 from outlast.store.keyvalue.operations import positions
+from outlast.store.keyvalue.repositories import bodies
 from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.conformance.sizes import SIZES
 from outlast.verify import verify
+from outlast.worker.maintenance.history_inspector import HistoryInspector
 from outlast.worker.maintenance.recovery import Recovery
 from support.corruption.keyvalue import KeyValueCorruption
 from support.crash.runner import ACT_IDS, clocked
@@ -78,6 +81,27 @@ SEVERAL = {
 }
 """Acts on several items, each of which is written or not."""
 
+WITH_TEXTS = (
+    "add_with_everything",
+    "apply_mixed",
+    "claim_some",
+    "continue_chain",
+    "edit_everything",
+    "fail_linked",
+    "fail_retry",
+    "group_members",
+    "group_next_link",
+    "group_prune",
+    "lose_linked",
+    "move_tight",
+    "prune",
+    "remove_orphans",
+    "resume_without_run_chained",
+    "schedule_fire",
+    "succeed",
+)
+"""Acts that write or delete params, results and errors."""
+
 
 async def _play(engine: MemoryEngine, name: str, dies_at: int | None, *, act: bool = True) -> int:
     """Play a scene until its process dies; how many transactions its act sent."""
@@ -121,6 +145,19 @@ async def _dump(engine: MemoryEngine) -> dict[Key, dict[str, Any]]:
 async def test_killed_between_any_two_transactions_it_is_made_whole(
     name: str, most_writes: int
 ) -> None:
+    await _killed_anywhere(name, most_writes)
+
+
+@pytest.mark.parametrize("name", sorted(SCENES if SIZES.crash_on_either_side else WITH_TEXTS))
+async def test_killed_between_any_two_transactions_it_has_every_long_text(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MAX_INLINE", -1)
+
+    await _killed_anywhere(name, 10)
+
+
+async def _killed_anywhere(name: str, most_writes: int) -> None:
     before, after = MemoryEngine(most_writes=most_writes), MemoryEngine(most_writes=most_writes)
     await _play(before, name, None, act=False)
     steps = await _play(after, name, None)
@@ -143,6 +180,7 @@ async def _everything_ends(engine: MemoryEngine, *, sound: bool) -> None:
     await store.open()
     assert not sound or (await verify(store)).violations == ()
     known = {job.id for job in await store.find(Filter(), limit=1000)}
+    await HistoryInspector(store, ids.job).inspect()
     await Recovery(store, NEWCOMER, scope="instance", new_id=ids.job).run_once()
     for _ in range(10):
         clock.advance("1d")

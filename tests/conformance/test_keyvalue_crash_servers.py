@@ -20,7 +20,6 @@ from outlast.store.keyvalue.engines.etcd.client import Cluster
 from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.conformance.sizes import DEFAULT, VARIABLE
-from outlast.testing.servers.dynamodb import MOST_WRITES
 from outlast.verify import verify
 from support.crash.runner import ACT_IDS, clocked
 from support.crash.scenarios import SCENARIOS
@@ -92,7 +91,7 @@ async def test_killed_on_dynamodb_it_is_made_whole(dynamodb: str, name: str) -> 
             region="eu-central-1",
             endpoint=dynamodb,
             prefix=f"crash-{secrets.token_hex(6)}:",
-            most_writes=MOST_WRITES,
+            most_writes=10,  # so that writes need intents, and a kill may come between their steps
         )
 
     await _die_everywhere(make, name)

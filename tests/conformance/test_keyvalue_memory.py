@@ -17,7 +17,7 @@ from support.corruption.keyvalue import KeyValueCorruption
 from support.engines.memory import MemoryEngine
 
 SMALLEST = 10
-"""Records per transaction: what DynamoDB Local takes. The servers' own modules have theirs."""
+"""Records per transaction: few, so that writes need intents."""
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from outlast.store.postgres.url import PostgresUrl
 from outlast.testing.conformance import sizes
 from outlast.testing.servers.postgres import PostgresServer
 from outlast.verify import verify
+from outlast.worker.maintenance.history_inspector import HistoryInspector
 from outlast.worker.maintenance.recovery import Recovery
 from support.corruption.postgres import empty_on
 from support.crash.postgres_target import BENCH, dump, make
@@ -239,6 +240,7 @@ async def _everything_ends(where: PostgresUrl, *, sound: bool) -> None:
     await store.open()
     assert not sound or (await verify(store)).violations == ()
     known = {job.id for job in await store.find(Filter(), limit=1000)}
+    await HistoryInspector(store, ids.job).inspect()
     await Recovery(store, NEWCOMER, scope="instance", new_id=ids.job).run_once()
     for _ in range(10):
         clock.advance("1d")

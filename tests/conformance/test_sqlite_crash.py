@@ -15,6 +15,7 @@ from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
 from outlast.verify import verify
+from outlast.worker.maintenance.history_inspector import HistoryInspector
 from outlast.worker.maintenance.recovery import Recovery
 from support.crash.runner import Crasher, Point, chosen, clocked, play
 from support.crash.scenarios import SCENARIOS
@@ -117,6 +118,7 @@ async def _everything_ends(path: Path, *, sound: bool) -> None:
     await with_clock.open()
     assert not sound or (await verify(with_clock)).violations == ()
     known = {job.id for job in await with_clock.find(Filter(), limit=1000)}
+    await HistoryInspector(with_clock, ids.job).inspect()
     await Recovery(with_clock, NEWCOMER, scope="instance", new_id=ids.job).run_once()
     for _ in range(10):
         clock.advance("1d")

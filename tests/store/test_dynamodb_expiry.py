@@ -18,7 +18,7 @@ from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.open import open_store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import HOUR, SECOND, SUCCEEDED, make_job, settle, started
-from outlast.testing.servers.dynamodb import MOST_WRITES, url
+from outlast.testing.servers.dynamodb import url
 from outlast.verify import verify
 
 pytestmark = pytest.mark.slow
@@ -47,9 +47,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def store(dynamodb: str, table: str, clock: FakeClock) -> AsyncIterator[KeyValueStore]:
-    engine = DynamoDBEngine(
-        table, region="eu-central-1", endpoint=dynamodb, most_writes=MOST_WRITES
-    )
+    engine = DynamoDBEngine(table, region="eu-central-1", endpoint=dynamodb)
     keyvalue = KeyValueStore(engine, clock=clock, tombstones=400 * DAY)
     await keyvalue.open()
     yield keyvalue

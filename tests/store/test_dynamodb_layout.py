@@ -29,7 +29,6 @@ from outlast.testing.conformance.factories import (
     started,
     take,
 )
-from outlast.testing.servers.dynamodb import MOST_WRITES
 from outlast.testing.stores import ids_for_test
 
 pytestmark = pytest.mark.slow
@@ -57,7 +56,7 @@ def client(dynamodb: str) -> Any:
 @pytest.fixture
 def engine(dynamodb: str) -> DynamoDBEngine:
     name = f"test-{secrets.token_hex(6)}"
-    return DynamoDBEngine(name, region="eu-central-1", endpoint=dynamodb, most_writes=MOST_WRITES)
+    return DynamoDBEngine(name, region="eu-central-1", endpoint=dynamodb)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import re
 import secrets
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,19 @@ import pytest
 from outlast import Outlast, Run
 from outlast.core.job import DedupeKey
 from outlast.store.open import open_store
+from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     SUCCEEDED,
     make_job,
+    new_id,
     put_group,
     settle,
     started,
     sweep,
 )
+from outlast.testing.conformance.transfer_rows import furnish
 from outlast.testing.servers import dynamodb as local
+from outlast.transfer import StoreCopy
 from outlast.verify import verify
 from support.servers.dynamodb_proxy import DynamoDBProxy, dynamodb_proxy
 
@@ -80,7 +85,7 @@ async def _more(proxy: DynamoDBProxy, table: str) -> None:
 async def test_worker_needs_what_the_page_lists_and_creating_the_table_more(
     dynamodb: str, table: str
 ) -> None:
-    worker, maker = _listed()
+    worker, maker, copier = _listed()
     with dynamodb_proxy(dynamodb) as proxy:
         await _made(proxy, table)
         made = set(proxy.asked)
@@ -93,3 +98,37 @@ async def test_worker_needs_what_the_page_lists_and_creating_the_table_more(
     assert asked - {"TransactWriteItems"} <= worker
     assert worker - asked <= INSIDE, "an unused request needs no right"
     assert maker == {"CreateTable", "DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive"}
+    assert not copier & (worker | maker)
+
+
+async def test_copying_from_and_to_a_table_needs_what_the_page_lists(
+    dynamodb: str, table: str, tmp_path: Path
+) -> None:
+    worker, _, copier = _listed()
+    back = f"sqlite:///{tmp_path / 'back.db'}"
+    with dynamodb_proxy(dynamodb) as proxy:
+        await _made(proxy, table)
+        url = local.url(proxy.endpoint, table)
+        proxy.asked.clear()
+        await _copied(f"sqlite:///{tmp_path / 'jobs.db'}", url)
+        into = set(proxy.asked)
+        proxy.asked.clear()
+        await _copied(url, back)
+        out_of = set(proxy.asked)
+
+    assert into - {"TransactWriteItems"} - worker == copier
+    assert out_of - {"TransactWriteItems"} - worker == copier
+
+
+async def _copied(from_url: str, to_url: str) -> None:
+    source, target = open_store(from_url), open_store(to_url)
+    await source.open()
+    await target.open()
+    if from_url.startswith("sqlite"):
+        await furnish(source, FakeClock())
+    copy = StoreCopy(
+        source, target, from_url=from_url, to_url=to_url, new_id=new_id, grace=timedelta(0)
+    )
+    assert await copy.run() is not None
+    await source.close()
+    await target.close()

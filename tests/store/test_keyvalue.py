@@ -1,15 +1,18 @@
 """What the key-value store adds to the contract: addresses, clocks, index entries, tries."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from outlast.clock import SystemClock
 from outlast.core.audit.violation import ViolationCode
+from outlast.core.state import WAITING, State
 from outlast.errors import ClockSkewTooLarge, ConfigurationError, SchemaTooNew, StoreBusy
 from outlast.store.keyvalue.clocks import FleetClock, LeaseClock
-from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, StoredItem, Write
+from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, ServerTime, StoredItem, Write
+from outlast.store.keyvalue.key_layout import number
+from outlast.store.keyvalue.operations import jobs as job_operations
 from outlast.store.keyvalue.repositories import runs
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -48,7 +51,7 @@ async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyVa
         ("dynamodb://", "dynamodb:// names no table"),
         ("dynamodb://ab", "dynamodb://ab names no table"),
         ("dynamodb://jobs/of/mine", "dynamodb://jobs/of/mine names no table"),
-        ("dynamodb://jobs?endpoint=nonsense", "endpoint is 'nonsense'"),
+        ("dynamodb://jobs?endpoint=nonsense", "endpoint is .*write for example http://"),
         ("dynamodb://jobs?prefix=a%20b", "prefix is 'a b'"),
         ("dynamodb://jobs?beat=soon", "beat is 'soon'"),
     ],
@@ -85,13 +88,28 @@ async def test_dangling_index_entry_is_found_by_verify_and_never_claimed() -> No
     store = await _opened(engine)
     job_id = await put(store)
     [entry] = await engine.range(KeyRange("ready#default"), limit=10)
-    ghost = Key("ready#default", f"{entry.key.sort}x")
+    ghost = Key("ready#default", entry.key.sort.replace(number(0), number(5), 1))
 
-    await engine.transact({}, [Write(ghost, entry.value)])
+    await engine.transact({}, [Write(ghost, {**entry.value, "position": 5})])
 
     found = [(v.code, v.job_id) for v in (await verify(store)).violations]
     assert found == [(ViolationCode.DANGLING_STATE_ROW, job_id)]
     assert await claim_order(store) == [job_id]
+
+
+async def test_counts_say_where_they_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await _opened(MemoryEngine())
+    monkeypatch.setattr(job_operations, "MOST_COUNTED", 2)
+    for _ in range(3):
+        await put(store, queue="mail")
+    for _ in range(2):
+        await put(store)
+
+    counts = await store.counts()
+
+    assert dict(counts) == {("mail", State.QUEUED): 2, ("default", State.QUEUED): 2}
+    assert counts.capped == {("mail", State.QUEUED)}
+    assert (counts.text("mail", *WAITING), counts.text("default", *WAITING)) == ("2+", "2")
 
 
 async def test_clock_that_is_set_moves_no_lease() -> None:
@@ -120,8 +138,9 @@ async def test_machines_share_leases_and_a_reboot_ends_none() -> None:
 class _Elsewhen(MemoryEngine):
     """Its server's clock is ten seconds ahead."""
 
-    async def time(self) -> datetime:  # type: ignore[override]
-        return SystemClock().now() + timedelta(seconds=10)
+    async def time(self) -> ServerTime:  # type: ignore[override]
+        clock, ahead = SystemClock(), timedelta(seconds=10)
+        return ServerTime(clock.now() + ahead, clock.monotonic(), clock.monotonic())
 
 
 async def test_machine_whose_clock_is_far_off_is_refused() -> None:

@@ -28,6 +28,7 @@ from outlast.core.schedule import SlotOutcome
 from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
@@ -318,6 +319,13 @@ WORLDS: Mapping[str, MakeWorld] = {
 @pytest.mark.parametrize("name", WORLDS)
 async def test_concurrent_operations_leave_what_a_serial_order_would(name: str) -> None:
     pairs = await InterleavingCheck.of(WORLDS[name])
+
+    assert await pairs.all_anomalies() == []
+
+
+@pytest.mark.parametrize("name", WORLDS if sizes.SIZES.every_case_on_servers else ["two at a time"])
+async def test_the_same_where_jobs_are_spread_over_shards(name: str) -> None:
+    pairs = await InterleavingCheck.of(WORLDS[name], shards=3)
 
     assert await pairs.all_anomalies() == []
 

@@ -16,7 +16,7 @@ SECOND = timedelta(seconds=1)
     [
         ("sqlite:///jobs.db", SECOND / 2, SECOND),
         ("etcd://127.0.0.1:2379", SECOND / 2, SECOND),
-        (DYNAMODB, 5 * SECOND, 5 * SECOND),
+        (DYNAMODB, 5 * SECOND, 3 * SECOND),
     ],
 )
 def test_store_has_its_own_polling_defaults(url: str, poll: timedelta, tick: timedelta) -> None:
@@ -32,7 +32,7 @@ def test_what_the_app_says_wins_though_it_is_the_usual(poll: str) -> None:
     by_settings = Outlast(DYNAMODB, settings=Settings(poll=poll, tick="1s")).settings
 
     assert by_name.poll == by_settings.poll == Settings(poll=poll).poll
-    assert (by_name.tick, by_settings.tick) == (5 * SECOND, SECOND)
+    assert (by_name.tick, by_settings.tick) == (3 * SECOND, SECOND)
 
 
 def test_settings_that_a_store_has_chosen_go_to_other_processes_as_they_are() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outlast import Outlast
+from outlast.clock import to_micros
 from outlast.core.audit.violation import ViolationCode
 from outlast.core.group import NewGroup
 from outlast.core.job import DedupeKey
@@ -170,7 +171,7 @@ async def test_dangling_trigger_is_found_by_verify_and_stops_no_schedule() -> No
     store = await _opened(engine)
     schedule = await put_schedule(store, START)
 
-    await engine.transact({}, [Write(GHOST, {"id": "missing", "at": 0})])
+    await engine.transact({}, [Write(GHOST, {"id": "missing", "at": to_micros(START)})])
 
     assert await _found(store) == [ViolationCode.SCHEDULE_INDEX_MISMATCH]
     assert (await store.due_schedules(limit=MANY)).schedules == [schedule]

@@ -86,7 +86,6 @@ class _Hold:
 async def move(source: Any, target: Any, **over: Any) -> CopyResult | None:
     numbers = count(0x10_0000)
     given: dict[str, Any] = {"from_url": FROM, "to_url": TO, "grace": timedelta(0), "seal": SEAL}
-    given |= {"seen": timedelta(0)}
     given |= {"new_id": lambda: JobId(f"00000000-0000-7000-9000-{next(numbers):012x}")}
     return await StoreCopy(source, target, **given | over).run()
 

@@ -11,10 +11,9 @@ from outlast.core.run import Lease
 from outlast.errors import OperatorError, StoreBusy, StoreMoved, StoreSealed, TransitionRefused
 from outlast.store.contract import Store
 from outlast.store.contract.transfer import TransferStage
+from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
-    make_holder,
-    make_worker,
     put,
     settle,
     started,
@@ -22,6 +21,8 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.conformance.transfer_rows import everything, furnish
 from outlast.verify import verify
+from support.corruption.keyvalue import KeyValueCorruption
+from support.engines.hands import MemoryHand
 
 from .store_pairs import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
 
@@ -65,6 +66,26 @@ async def test_everything_arrives_as_it_was(
         assert await accepting(one, other) == ["target"]
         with pytest.raises(StoreMoved, match=TO):
             await take_many(one)
+
+
+async def test_a_record_that_cannot_be_read_is_named_and_the_source_goes_on(
+    tmp_path: Path, clock: FakeClock, postgres_places: Iterator[str]
+) -> None:
+    one = make_store("keyvalue", tmp_path, clock, postgres_places)
+    other = make_store("sqlite", tmp_path, clock, postgres_places)
+    assert isinstance(one, KeyValueStore)
+    async with opened(one, other):
+        garbage, damaged = await put(one), await put(one)
+        await KeyValueCorruption(one.engine).replace_params(garbage, "{not json")
+        with pytest.raises(OperatorError, match=f"job {garbage} has params that are not JSON"):
+            await move(one, other)
+
+        await KeyValueCorruption(one.engine).replace_params(garbage, "{}")
+        await MemoryHand(one.engine).edit_job(damaged, priority="high")
+        with pytest.raises(OperatorError, match="is damaged: priority is 'high'"):
+            await move(one, other)
+
+        assert await accepting(one, other) == ["source"]
 
 
 async def written(folder: Path, clock: FakeClock, kind: str = "sqlite") -> list[str]:
@@ -204,22 +225,6 @@ async def test_bad_targets_and_sources_are_refused_in_a_line(
         assert await move(source, target) is None
         with pytest.raises(StoreMoved, match=r"was moved to .*target.db already"):
             await move(source, target, to_url="sqlite:////third.db")
-
-
-async def test_where_a_seal_is_not_seen_at_once_no_worker_may_run(
-    tmp_path: Path, clock: FakeClock
-) -> None:
-    async with worlds(tmp_path, clock, "keyvalue") as (source, target):
-        await source.register_worker(make_worker())
-        await source.heartbeat(make_holder(), span=SEAL)
-
-        with pytest.raises(TransitionRefused, match=r"only while no worker runs.*: worker-1"):
-            await move(source, target)
-
-        assert await accepts(source)
-        await source.deregister_worker(make_holder())
-        await move(source, target)
-        assert await accepting(source, target) == ["target"]
 
 
 async def test_broken_source_is_refused_before_it_is_sealed(

@@ -11,6 +11,7 @@ from outlast.store.contract.jobs import Filter
 from outlast.testing.conformance.factories import LEASE, MANY, TYPE, new_id, put
 from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
+from outlast.worker.maintenance.history_inspector import HistoryInspector, HistoryRepairs
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 
 BEFORE = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
@@ -23,6 +24,11 @@ async def recover(store: Store, **over: Any) -> RecoveryResult:
     """What a new boot of worker-1 does."""
     options: dict[str, Any] = {"scope": "instance", "new_id": new_id, **over}
     return await Recovery(store, NOW, **options).run_once()
+
+
+async def repair(store: Store) -> HistoryRepairs:
+    """What `outlast verify --repair` does, and the maintenance of a worker on an SQL store."""
+    return await HistoryInspector(store, new_id).inspect()
 
 
 async def start(store: Store, holder: LeaseHolder = BEFORE, **over: Any) -> Claim:

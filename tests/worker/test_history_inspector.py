@@ -1,4 +1,4 @@
-"""A start reads what is open; the history is inspected at the first start and then once a day."""
+"""A start reads what is open; maintenance inspects the history once a day where reads are free."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,6 +12,7 @@ from recovery_helpers import recover
 from outlast.core.delivery import Delivery
 from outlast.core.ids import Ids
 from outlast.core.state import State
+from outlast.store.contract import Capability
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -22,7 +23,6 @@ from outlast.worker.maintenance.history_inspector import (
     INTERVAL,
     HistoryInspector,
     HistoryRepairs,
-    request_inspection,
 )
 from outlast.worker.maintenance.recovery import RecoveryResult
 
@@ -58,20 +58,20 @@ async def sql_store(
     await store.close()
 
 
-async def test_start_reads_the_history_once_and_then_only_what_is_open(
+async def test_start_reads_what_is_open_and_the_maintenance_the_history(
     sql_store: SqliteStore | PostgresStore, statements: list[str]
 ) -> None:
     await ended(sql_store, FAILED, delivery=Delivery.LINKED)
-    await recover(sql_store)
-    first = WHOLE_HISTORY & set(statements)
     statements.clear()
 
-    again = await recover(sql_store)
+    done = await recover(sql_store)
 
-    assert len(first) >= 3
-    assert again == RecoveryResult()
-    assert statements, "the probe saw the start"
-    assert WHOLE_HISTORY & set(statements) == set()
+    started = set(statements)
+    assert done == RecoveryResult()
+    assert started, "the probe saw the start"
+    assert WHOLE_HISTORY & started == set()
+    assert await HistoryInspector(sql_store, new_id).inspect_if_due() == HistoryRepairs()
+    assert len(WHOLE_HISTORY & set(statements)) >= 3
 
 
 @pytest.fixture
@@ -86,6 +86,17 @@ async def store(clock: FakeClock) -> ModelStore:
     return model
 
 
+class PaidReads:
+    """A store whose reads cost something."""
+
+    def __init__(self, store: ModelStore) -> None:
+        self._store = store
+        self.capabilities = store.capabilities | {Capability.PAID_READS}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
 def _inspector(store: ModelStore) -> HistoryInspector:
     return HistoryInspector(store, new_id)
 
@@ -97,7 +108,7 @@ async def _detached(store: ModelStore) -> str:
 
 
 async def test_running_worker_inspects_once_a_day(store: ModelStore, clock: FakeClock) -> None:
-    await recover(store)
+    await _inspector(store).inspect_if_due()
     job_id = await _detached(store)
     clock.advance(INTERVAL - SECOND)
     too_early = await _inspector(store).inspect_if_due()
@@ -111,7 +122,7 @@ async def test_running_worker_inspects_once_a_day(store: ModelStore, clock: Fake
 
 
 async def test_one_worker_of_a_fleet_inspects(store: ModelStore, clock: FakeClock) -> None:
-    await recover(store)
+    await _inspector(store).inspect_if_due()
     await _detached(store)
     clock.advance(INTERVAL)
 
@@ -121,15 +132,12 @@ async def test_one_worker_of_a_fleet_inspects(store: ModelStore, clock: FakeCloc
     assert repairs.count(HistoryRepairs()) == 4
 
 
-async def test_request_makes_the_next_start_inspect(store: ModelStore) -> None:
-    await recover(store)
-    await _detached(store)
-    unasked = await recover(store)
+async def test_store_with_paid_reads_is_never_inspected_unasked(store: ModelStore) -> None:
+    job_id = await _detached(store)
+    paid = PaidReads(store)
 
-    await request_inspection(store)
+    unasked = await HistoryInspector(paid, new_id).inspect_if_due()
+    asked = await HistoryInspector(paid, new_id).inspect()
 
-    assert unasked == RecoveryResult()
-    assert await recover(store) == RecoveryResult(finished=1)
-    await request_inspection(store)
-    await request_inspection(store)
-    assert await recover(store) == RecoveryResult(), "asking twice is a no-op"
+    assert (unasked, asked) == (HistoryRepairs(), HistoryRepairs(finished=1))
+    assert (await job_of(store, job_id)).state is State.SUCCEEDED

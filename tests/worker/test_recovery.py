@@ -4,7 +4,7 @@ import json
 import logging
 
 import pytest
-from recovery_helpers import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, start
+from recovery_helpers import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, repair, start
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped, Stopped
@@ -29,6 +29,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 from outlast.worker.maintenance import history_inspector as module
+from outlast.worker.maintenance.history_inspector import HistoryRepairs
 from outlast.worker.maintenance.recovery import RecoveryResult
 from support.corruption.sqlite import SqliteCorrupter
 from support.crash.sqlite_recovery import close_unfollowed
@@ -103,14 +104,14 @@ async def test_running_job_without_a_run_gets_a_lost_one(store, corrupter, deliv
     job_id = await put(store, delivery=delivery)
     await corrupter.detach(job_id)
 
-    done = await recover(store)
+    done = await repair(store)
 
     job, [run], [event] = (
         await job_of(store, job_id),
         await store.runs(job_id),
         await store.events(job_id),
     )
-    assert done == RecoveryResult(without_run=1)
+    assert done == HistoryRepairs(without_run=1)
     assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
     assert (job.state, event.kind) == AFTER_LOSS[delivery]
     assert (job.failures, job.losses, job.token) == (1, 1, 1)
@@ -125,10 +126,10 @@ async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, corrupter,
     await corrupter.detach(claim.id)
     clock.advance(SECOND)
 
-    done = await recover(store)
+    done = await repair(store)
 
     job = await job_of(store, claim.id)
-    assert done == RecoveryResult(finished=1)
+    assert done == HistoryRepairs(finished=1)
     assert (job.state, job.reason, job.finished_at) == (State.SUCCEEDED, None, clock.now())
     assert await store.runs(claim.id) == runs
     assert await store.chain(claim.id) == [job]
@@ -148,7 +149,8 @@ async def test_job_left_open_by_a_run_that_went_wrong_is_judged_by_its_rule(
         await corrupter.drop_successor(claim.id)
     await corrupter.detach(claim.id)
 
-    done = await recover(store)
+    done = await repair(store)
+    await store.promote_due(limit=MANY)
 
     found = await store.chain(claim.id)
     assert done.finished == done.actions == 1
@@ -177,10 +179,10 @@ async def test_job_left_open_goes_where_its_last_run_says(store, corrupter, even
     failures = (await job_of(store, claim.id)).failures
     await corrupter.detach(claim.id)
 
-    done = await recover(store)
+    done = await repair(store)
 
     job = await job_of(store, claim.id)
-    assert done == RecoveryResult(finished=1)
+    assert done == HistoryRepairs(finished=1)
     assert (job.state, job.failures) == (state, failures)
     await check_invariants(store)
 
@@ -192,7 +194,7 @@ async def test_last_attempt_left_open_is_a_dead_letter(store, corrupter):
     await settle(store, again, FAILED)
     await corrupter.detach(claim.id)
 
-    await recover(store)
+    await repair(store)
 
     job = await job_of(store, claim.id)
     assert (job.state, job.reason, job.failures) == (State.DEAD_LETTER, "attempts_exhausted", 2)
@@ -204,12 +206,12 @@ async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(stor
     await settle(store, claim, FAILED)
     await corrupter.drop_successor(claim.id)
 
-    done = await recover(store)
+    done = await repair(store)
     while claims := await take_many(store):
         await settle(store, claims[0], FAILED)
 
     chain = await store.chain(claim.id)
-    assert done == RecoveryResult(continued=1)
+    assert done == HistoryRepairs(continued=1)
     assert [job.state for job in chain] == [State.FAILED, State.FAILED, State.DEAD_LETTER]
     assert [job.failures for job in chain] == [1, 2, 3]
     assert {(job.params, job.priority, job.root_id) for job in chain} == {
@@ -221,10 +223,10 @@ async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(stor
 async def test_failed_link_without_attempts_left_is_given_up(store):
     await close_unfollowed(store, claim := await start(store, max_attempts=1, **LINKED))
 
-    done = await recover(store)
+    done = await repair(store)
 
     job = await job_of(store, claim.id)
-    assert done == RecoveryResult(given_up=1)
+    assert done == HistoryRepairs(given_up=1)
     assert (job.state, job.reason) == (State.DEAD_LETTER, "attempts_exhausted")
     assert await store.chain(claim.id) == [job]
     assert (await kinds(store, claim.id))[-1] is EventKind.GIVEN_UP
@@ -259,15 +261,15 @@ async def test_orphan_run_is_told_copied_and_removed(store, corrupter, caplog):
     await settle(store, claim, SUCCEEDED)
     await corrupter.orphan(claim.id)
 
-    done = await recover(store)
+    done = await repair(store)
 
     [event] = await store.events(None)
     copy = json.loads(event.detail)
-    assert done == RecoveryResult(orphans=1)
+    assert done == HistoryRepairs(orphans=1)
     assert (copy["run_id"], copy["result"]) == (claim.run_id, SUCCEEDED.result)
     assert dump(store.path)["outlast_runs"] == []
     assert f"orphan run removed run={claim.run_id}" in caplog.text
-    assert await recover(store) == RecoveryResult()
+    assert await repair(store) == HistoryRepairs()
 
 
 async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
@@ -361,14 +363,14 @@ async def test_every_repair_has_its_line_and_all_of_them_one_more(store, corrupt
     caplog.set_level(logging.INFO)
 
     await recover(store)
+    await repair(store)
 
     lines = [record.getMessage() for record in caplog.records]
-    counts = "lost=1 without_run=1"
     why = "now=queued reason=startup_recovery"
     assert lines == [
         f"recovered job={lost.id} token=1 holder=worker-1 boot=boot-1 {why}",
+        "recovery finished instance=worker-1 boot=boot-2 actions=1 lost=1",
         f"recovered job={loose} token=0 holder=None boot=None {why}",
-        f"recovery finished instance=worker-1 boot=boot-2 actions=2 {counts}",
     ]
 
 
@@ -387,8 +389,9 @@ async def test_more_than_one_page_of_everything_is_repaired(store, corrupter, mo
         await put(store, queue="later")
         await corrupter.orphan(gone.id)
 
-    done = await recover(store)
+    done = (await recover(store), await repair(store))
 
-    assert done == RecoveryResult(lost=5, finished=5, without_run=5, continued=5, orphans=5)
-    assert await recover(store) == RecoveryResult()
+    repairs = HistoryRepairs(finished=5, without_run=5, continued=5, orphans=5)
+    assert done == (RecoveryResult(lost=5), repairs)
+    assert (await recover(store), await repair(store)) == (RecoveryResult(), HistoryRepairs())
     await check_invariants(store)

@@ -12,10 +12,18 @@ from outlast.core.run import LeaseHolder
 from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.race_runner import race
+from outlast.worker.maintenance.history_inspector import HistoryInspector, HistoryRepairs
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.crash import sqlite_recovery
 from support.crash.runner import Crasher, clocked
-from support.crash.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Reported, reported
+from support.crash.sqlite_recovery import (
+    BENCH,
+    EXPECTED,
+    NEXT_BOOT,
+    Repaired,
+    Reported,
+    reported,
+)
 from support.crash.world import World
 
 AGAIN = 2000
@@ -30,7 +38,7 @@ async def broken(path: Path) -> None:
     await store.close()
 
 
-async def recovered(path: Path, numbers: int = AGAIN) -> tuple[RecoveryResult, Reported]:
+async def recovered(path: Path, numbers: int = AGAIN) -> tuple[Repaired, Reported]:
     """Recover what is there, a second after it was broken; what was done, and how all stands."""
     clock, ids = clocked()
     clock.advance("1s")
@@ -49,7 +57,7 @@ async def test_everything_at_once_is_repaired_and_then_nothing_is_left_to_do(tmp
     again, then = await recovered(tmp_path / "jobs.db", numbers=2 * AGAIN)
 
     assert done == EXPECTED
-    assert again == RecoveryResult()
+    assert again == (RecoveryResult(), HistoryRepairs())
     assert then == found
 
 
@@ -75,11 +83,13 @@ def test_killed_around_any_of_its_commits_and_started_again_it_ends_the_same(tmp
             path.unlink()
 
 
-async def boot(store: Store, *, holder: LeaseHolder, seed: int) -> RecoveryResult:
+async def boot(store: Store, *, holder: LeaseHolder, seed: int) -> int:
     """Recover, as a process of its own does, with ids of its own."""
     numbers = count(seed)
     ids = Ids(FakeClock().now, lambda bits: next(numbers) % 2**bits)
-    return await Recovery(store, holder, scope="instance", new_id=ids.job).run_once()
+    repairs = await HistoryInspector(store, ids.job).inspect()
+    recovery = Recovery(store, holder, scope="instance", new_id=ids.job)
+    return repairs.actions + (await recovery.run_once()).actions
 
 
 @pytest.mark.slow
@@ -96,5 +106,5 @@ async def test_processes_that_boot_together_repair_each_thing_once(tmp_path):
     )
 
     _, found = await recovered(path, numbers=2 * AGAIN)
-    assert sum(done.actions for [done] in answers) == EXPECTED.actions
+    assert sum(done for [done] in answers) == sum(each.actions for each in EXPECTED)
     assert found == expected

@@ -254,5 +254,5 @@ async def test_a_job_that_was_lost_while_its_end_was_unwritten_can_come_back(pat
         store.broken = set()
         result = await handle.result(SOON)
 
-        assert worker.refused == 1
+        await until(lambda: worker.refused == 1)
     assert (result, tokens) == (2, [1, 2])

@@ -9,6 +9,7 @@ from outlast.core.ids import Ids
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.errors import StoreBusy
 from outlast.telemetry.events import TelemetryEvent, subscribe
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import HOUR, TYPE, new_id, put, started
@@ -24,8 +25,13 @@ class LateStore(ModelStore):
     """A store in which one run ends after it was read as lost and before it is closed."""
 
     ends_first = None
+    fails_after = None
 
     async def apply(self, changes):
+        if self.fails_after is not None:
+            answers = await super().apply(changes[: self.fails_after])
+            rest = [None] * (len(changes) - self.fails_after)
+            raise StoreBusy("throttled").with_answers([*answers, *rest])
         if self.ends_first is not None:
             first, self.ends_first = self.ends_first, None
             await super().apply([succeed(first.job_id, first.token, "1")])
@@ -66,6 +72,17 @@ async def test_run_that_ends_before_its_expired_lease_is_reclaimed_is_not_lost(s
 
     assert done.reclaimed == 1
     assert jobs_of(lost) == [(expires.id, "lease_expired")]
+
+
+async def test_run_that_was_reclaimed_before_the_store_failed_is_lost(store, clock, lost):
+    first, _ = await started(store), await started(store)
+    clock.advance(HOUR)
+    store.fails_after = 1
+
+    with pytest.raises(StoreBusy):
+        await Maintenance(store, new_id).run_once()
+
+    assert jobs_of(lost) == [(first.id, "lease_expired")]
 
 
 async def test_run_that_ends_before_its_dead_worker_is_reclaimed_is_not_lost(store, lost):

@@ -10,6 +10,7 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Key, KeyRange, Write
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
+from outlast.store.keyvalue.repositories.bodies import BodyReference
 from outlast.store.keyvalue.repositories.job_codec import JobRecord, indexes, to_value
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
@@ -53,6 +54,8 @@ class KeyValueCorruption:
             *(entry.key for entry in reported),
         ]
         gone += [key_layout.stream_key(entry.value["id"]) for entry in reported]
+        if isinstance(record.job.params, BodyReference):
+            gone.append(record.job.params.key)
         await self._write([Write(key, None) for key in gone])
 
     async def replace_params(self, job_id: JobId, params: str) -> None:

@@ -12,6 +12,7 @@ from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
+from outlast.worker.maintenance.history_inspector import HistoryInspector, HistoryRepairs
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteCorrupter
 from support.crash.runner import Probe
@@ -19,8 +20,10 @@ from support.crash.world import HOLDER, LINKED, ONCE, SECOND, Scenario, World
 
 NEXT_BOOT = LeaseHolder(instance_id=HOLDER.instance_id, boot_id="boot-2")
 PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "linked": LINKED, "once": ONCE}
-EXPECTED = RecoveryResult(
-    lost=3, finished=6, without_run=3, continued=1, given_up=1, orphans=1, promoted=2
+Repaired = tuple[RecoveryResult, HistoryRepairs]
+EXPECTED: Repaired = (
+    RecoveryResult(lost=3, promoted=2),
+    HistoryRepairs(finished=6, without_run=3, continued=1, given_up=1, orphans=1),
 )
 """What the first recovery of that file does; a job that failed is due again at once."""
 
@@ -60,9 +63,11 @@ async def close_unfollowed(store: Store, claim: Claim) -> None:
     await store.apply([Change(claim.job_id, claim.token, move, error="broke", failures=failures)])
 
 
-async def recover(w: World, _: None = None) -> RecoveryResult:
-    """What the next boot of the same worker does."""
-    return await Recovery(w.store, NEXT_BOOT, scope="instance", new_id=w.new_id).run_once()
+async def recover(w: World, _: None = None) -> Repaired:
+    """What `outlast verify --repair` does, and then the next boot of the same worker."""
+    repairs = await HistoryInspector(w.store, w.new_id).inspect()
+    recovery = Recovery(w.store, NEXT_BOOT, scope="instance", new_id=w.new_id)
+    return await recovery.run_once(), repairs
 
 
 async def reported(store: Store) -> Reported:

@@ -49,7 +49,7 @@ def dump(path: Path, *, sound: bool = True) -> dict[str, list[Any]]:
 
 
 def dump_jobs(path: Path) -> dict[str, list[Any]]:
-    """The same without documents: recovery notes there when it inspected the history."""
+    """The same without documents: maintenance notes there when it inspected the history."""
     notes = {"outlast_documents", "sqlite_sequence"}
     return {name: rows for name, rows in dump(path).items() if name not in notes}
 

@@ -1,7 +1,6 @@
 """Engine that reads record by record, and lets a rival run between any two."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
 from itertools import count
 from typing import TypeVar
 
@@ -120,6 +119,10 @@ class InterleavingEngine:
         await self._step(counter.part)
         return await self._engine.advance(counter, by)
 
+    async def last_number(self, counter: Key) -> int:
+        await self._step(counter.part)
+        return await self._engine.last_number(counter)
+
     async def scan(self, start: str) -> AsyncIterator[StoredItem]:
         async for entry in self._engine.scan(start):
             await self._step(entry.key.part)
@@ -128,8 +131,12 @@ class InterleavingEngine:
     def watch(self, parts: Sequence[str], received: Callable[[Write], None]) -> None:
         """No watch."""
 
-    async def time(self) -> datetime | None:
-        return None
+    async def time(self) -> None:
+        """Report no time."""
+
+    @property
+    def latest_time(self) -> None:
+        """Report no time."""
 
     async def describe(self) -> Mapping[str, str]:
         return await self._engine.describe()

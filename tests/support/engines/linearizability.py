@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Final
 
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Engine, StoredItem
+from outlast.store.keyvalue.engine import Engine, Key, StoredItem
+from outlast.store.keyvalue.shards import Shards
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.stores import ids_for_test
@@ -28,7 +29,14 @@ NUMBERS: Final = frozenset({"seq", "root_seq", "root", "run_id", "version", "res
 """Fields assigned in order of arrival; they tell nothing else."""
 
 ASIDE: Final = frozenset(
-    {"counter", "places", key_layout.QUEUE_NAME, key_layout.LOCK, key_layout.LIVENESS}
+    {
+        "counter",
+        "places",
+        key_layout.EVENT_COUNTER,
+        key_layout.QUEUE_NAME,
+        key_layout.LOCK,
+        key_layout.LIVENESS,
+    }
 )
 NEVER: Final = -1
 MARK: Final = "pending"
@@ -71,17 +79,22 @@ class Anomaly:
 class InterleavingCheck:
     """The operations of one world, each to be interleaved with others."""
 
-    def __init__(self, clock: FakeClock, engine: QuickEngine, verbs: Mapping[str, Verb]) -> None:
-        self.verbs = verbs
+    def __init__(self, clock: FakeClock, engine: QuickEngine, shards: int) -> None:
+        self.verbs: Mapping[str, Verb] = {}
         self._clock = clock
         self._engine = engine
-        self._before = engine.entries()
+        self._shards = shards
+        self._before: Mapping[Key, StoredItem] = {}
 
     @classmethod
-    async def of(cls, make: MakeWorld, *, most_writes: int = 100) -> "InterleavingCheck":
+    async def of(
+        cls, make: MakeWorld, *, most_writes: int = 100, shards: int = 1
+    ) -> "InterleavingCheck":
         """Fill a store and return the check of its operations."""
-        clock, engine = FakeClock(), QuickEngine(most_writes=most_writes)
-        return cls(clock, engine, await make(await _opened(engine, clock), clock))
+        check = cls(FakeClock(), QuickEngine(most_writes=most_writes), shards)
+        check.verbs = await make(await check._opened(check._engine), check._clock)
+        check._before = check._engine.entries()
+        return check
 
     async def all_anomalies(self) -> list[Anomaly]:
         """Return the first anomaly of every pair."""
@@ -104,7 +117,7 @@ class InterleavingCheck:
     async def _touched(self, others: Sequence[str]) -> set[str]:
         """Return the parts that the others write to."""
         engine = self._engine.copied()
-        store = await _opened(engine, self._clock)
+        store = await self._opened(engine)
         for name in others:
             await _answer(self.verbs[name](store))
         new, old = engine.changed(self._before)
@@ -112,7 +125,7 @@ class InterleavingCheck:
 
     async def _in_order(self, mine: str, others: Sequence[str], at: int) -> PairOutcome:
         engine = self._engine.copied()
-        store = await _opened(engine, self._clock)
+        store = await self._opened(engine)
         names = [*others[:at], mine, *others[at:]]
         reported = [await _answer(self.verbs[name](store)) for name in names]
         return await self._outcome(engine, [reported.pop(at), *reported])
@@ -123,9 +136,9 @@ class InterleavingCheck:
         """Return the outcome, and the steps that the operation took."""
         engine = self._engine.copied()
         torn = InterleavingEngine(engine, backwards=backwards)
-        own, other = await _opened(torn, self._clock), await _opened(engine, self._clock)
+        own, other = await self._opened(torn), await self._opened(engine)
         if backwards:  # with a filled location cache
-            jobs = await engine.range(key_layout.due_before(self._clock.now()), limit=100)
+            jobs = await own.engine.range(key_layout.due_before(self._clock.now()), limit=100)
             await own.get([entry.value["job_id"] for entry in jobs])
         await own.transfer_status()
         reported: list[str] = []
@@ -140,12 +153,18 @@ class InterleavingCheck:
     async def _outcome(self, engine: QuickEngine, answers: Sequence[str]) -> PairOutcome:
         new, old = engine.changed(self._before)
         if any(entry.key.part == key_layout.PENDING for entry in new):
-            await _opened(engine, self._clock)  # completes pending intents
+            await self._opened(engine)  # completes pending intents
             new, old = engine.changed(self._before)
         written = Counter(map(_line, new))
         written.subtract(map(_line, old))
         reported = {line: number for line, number in written.items() if number and line}
         return PairOutcome(tuple(answers), reported)
+
+    async def _opened(self, engine: Engine) -> KeyValueStore:
+        ids = ids_for_test(self._clock)
+        store = KeyValueStore(engine, clock=self._clock, ids=ids, shards=self._shards)
+        await store.open()
+        return store
 
 
 def _worth_a_try(steps: Sequence[str | None], touched: Collection[str]) -> list[int]:
@@ -158,12 +177,6 @@ def _worth_a_try(steps: Sequence[str | None], touched: Collection[str]) -> list[
     ]
 
 
-async def _opened(engine: Engine, clock: FakeClock) -> KeyValueStore:
-    store = KeyValueStore(engine, clock=clock, ids=ids_for_test(clock))
-    await store.open()
-    return store
-
-
 async def _answer(answer: Awaitable[Any]) -> str:
     try:
         return _text(await answer)
@@ -173,7 +186,8 @@ async def _answer(answer: Awaitable[Any]) -> str:
 
 def _line(entry: StoredItem) -> str:
     value = {name: each for name, each in entry.value.items() if name != MARK}
-    return "" if entry.key.part in ASIDE else f"{entry.key.part} {_text(value)}"
+    part = Shards(2).plain(entry.key).part
+    return "" if part in ASIDE else f"{part} {_text(value)}"
 
 
 def _text(value: Any) -> str:

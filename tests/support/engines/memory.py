@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from threading import Lock
+from typing import Final
 
+from outlast.errors import PayloadTooLarge
 from outlast.store.keyvalue.engine import (
     LAST,
     Conditions,
@@ -14,20 +16,46 @@ from outlast.store.keyvalue.engine import (
     Key,
     KeyRange,
     Limits,
+    ServerTime,
     StoredItem,
     Value,
     Write,
 )
+from outlast.store.keyvalue.transfer_gate import STATUS_KEY
+
+MOST_BYTES: Final = 1_200_000
+"""As etcd takes them in one transaction."""
+
+MOST_RECORD_BYTES: Final = 400_000
+"""As DynamoDB takes them in one item."""
 
 
 class MemoryEngine:
     """Ordered keys in memory; every write is reported to the watchers.
 
-    `before` is called before every transaction. At every request other tasks may run.
+    It refuses more bytes than etcd takes in a transaction, or DynamoDB in a record. `before` is
+    called before every transaction. At every request other tasks may run. With a `status_delay`,
+    transactions do not compare the transfer status, as on DynamoDB.
     """
 
-    def __init__(self, *, most_writes: int = 100) -> None:
-        self.limits = Limits(most_writes=most_writes, poll=0.5, beat=0.05)
+    def __init__(
+        self,
+        *,
+        most_writes: int = 100,
+        most_bytes: int = MOST_BYTES,
+        most_record_bytes: int = MOST_RECORD_BYTES,
+        status_delay: float | None = None,
+        partition_units: int | None = None,
+    ) -> None:
+        self.limits = Limits(
+            most_writes=most_writes,
+            most_bytes=most_bytes,
+            most_record_bytes=most_record_bytes,
+            poll=0.5,
+            beat=0.05,
+            status_delay=status_delay,
+            partition_units=partition_units,
+        )
         self.leases: EngineLeases | None = None
         self.before: Callable[[Sequence[Write]], None] = lambda _: None
         self._parts: dict[str, dict[str, StoredItem]] = defaultdict(dict)
@@ -76,9 +104,10 @@ class MemoryEngine:
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         await self._pause()
-        touched = {*conditions, *(write.key for write in writes)}
+        touched = {*conditions, *(write.key for write in writes)} - {STATUS_KEY}
         assert len(touched) <= self.limits.most_writes, f"{len(touched)} records: {touched}"
         assert len({write.key for write in writes}) == len(writes), "a key is written twice"
+        self._require_small(writes)
         self.before(writes)
         with self._one_at_a_time:  # lock heartbeats come from a thread
             if any(self._version(key) != version for key, version in conditions.items()):
@@ -98,6 +127,10 @@ class MemoryEngine:
             self._write(counter, {LAST: last})
         return last
 
+    async def last_number(self, counter: Key) -> int:
+        [there] = await self.get([counter])
+        return there.value[LAST] if there else 0
+
     def watch(self, parts: Sequence[str], received: Callable[[Write], None]) -> Callable[[], None]:
         def own(write: Write) -> None:
             if write.key.part.startswith(tuple(parts)):
@@ -109,6 +142,10 @@ class MemoryEngine:
     async def time(self) -> None:
         """Report no time."""
 
+    @property
+    def latest_time(self) -> ServerTime | None:
+        return None
+
     async def describe(self) -> Mapping[str, str]:
         return {"engine": "dictionaries in memory"}
 
@@ -116,6 +153,13 @@ class MemoryEngine:
         """Return all records."""
         parts = self._parts.items()
         return {Key(part, s): e.value for part, held in parts for s, e in held.items()}
+
+    def _require_small(self, writes: Sequence[Write]) -> None:
+        sizes = [write.size for write in writes]
+        if sum(sizes) > self.limits.most_bytes:
+            raise PayloadTooLarge(f"the transaction is too large: {sum(sizes):,} bytes")
+        if max(sizes, default=0) > self.limits.most_record_bytes:
+            raise PayloadTooLarge(f"a record is too large: {max(sizes):,} bytes")
 
     async def _pause(self) -> None:
         await asyncio.sleep(0)  # other tasks run, as with a network

@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that does what networks do: stall, crawl, and cut at a bad moment."""
+"""A proxy before a server that does what networks do: stall, crawl, and cut at a bad moment."""
 
 import asyncio
 import socket
@@ -18,9 +18,12 @@ RESET: Final = struct.pack("ii", 1, 0)
 
 
 @contextmanager
-def fault_proxy(port: int) -> Iterator["FaultProxy"]:
-    """A proxy before the server on that port of 127.0.0.1; without faults until told."""
-    faults = _Faults(port)
+def fault_proxy(port: int, *, is_postgres: bool = True) -> Iterator["FaultProxy"]:
+    """A proxy before the server on that port of 127.0.0.1; without faults until told.
+
+    It knows the statements of PostgreSQL; of another server it passes on bytes.
+    """
+    faults = _Faults(port, is_postgres=is_postgres)
     with serving(lambda reader, writer: _serve(reader, writer, faults)) as (thread, own):
         yield FaultProxy(own, faults, thread)
 
@@ -110,8 +113,9 @@ class _Trap:
 class _Faults:
     """What the pumps look at; touched on the proxy's thread alone."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, is_postgres: bool) -> None:
         self.port = port
+        self.is_postgres = is_postgres
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.delay = 0.0
@@ -150,10 +154,11 @@ async def _serve(
     behind, to_server = await asyncio.open_connection("127.0.0.1", faults.port)
     pair = _Pair(writer, to_server, faults)
     faults.pairs.add(pair)
+    asked, answered = (pair.from_client, pair.from_server) if faults.is_postgres else (bytes, bytes)
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(pair.pump(reader, to_server, pair.from_client))
-            group.create_task(pair.pump(behind, writer, pair.from_server))
+            group.create_task(pair.pump(reader, to_server, asked))
+            group.create_task(pair.pump(behind, writer, answered))
     except* (OSError, _Over):
         pass
     finally:

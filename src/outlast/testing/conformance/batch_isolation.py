@@ -82,7 +82,7 @@ async def test_duplicate_never_sinks_its_neighbours(store: Store) -> None:
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "middle", "last"])
 async def test_stale_change_never_sinks_its_neighbours(store: Store, place: int) -> None:
     claims = await _running(store, 3)
-    await settle(store, claims[place], SUCCEEDED)
+    await settle(store, claims[place], Succeeded('"another result"'))
 
     applied = await store.apply(_changes(claims))
 

@@ -1,5 +1,7 @@
 """A stale token writes nothing, by any operation."""
 
+from dataclasses import replace
+
 import pytest
 
 from outlast.core.decide import decide
@@ -16,7 +18,9 @@ from outlast.core.event import (
     Skipped,
     Snoozed,
     Stopped,
+    Succeeded,
 )
+from outlast.core.ids import JobId
 from outlast.core.run import Claim, Lease
 from outlast.core.state import Loss, RunStatus, State
 from outlast.store.contract import Store
@@ -91,7 +95,7 @@ async def test_former_holder_writes_nothing_while_another_runs(store: Store, eve
 @pytest.mark.parametrize("event", LATE_WRITES, ids=lambda event: type(event).__name__)
 async def test_former_holder_writes_nothing_after_the_end(store: Store, event: Event) -> None:
     claim = await started(store)
-    await settle(store, claim, Skipped())
+    await settle(store, claim, Skipped("its own end"))
     job, runs = await job_of(store, claim.id), await store.runs(claim.id)
 
     applied = await settle(store, claim, event)
@@ -104,7 +108,7 @@ async def test_former_holder_writes_nothing_after_the_end(store: Store, event: E
 @pytest.mark.parametrize("event", LATE_WRITES, ids=lambda event: type(event).__name__)
 async def test_former_holder_writes_nothing_while_the_job_waits(store: Store, event: Event) -> None:
     claim = await started(store)
-    await settle(store, claim, Failed("it broke", delay=HOUR))
+    await settle(store, claim, Failed("its own end", delay=HOUR))
     job = await job_of(store, claim.id)
 
     applied = await settle(store, claim, event)
@@ -138,11 +142,66 @@ async def test_each_late_write_leaves_its_own_record(store: Store) -> None:
     claim = await started(store)
     await settle(store, claim, SUCCEEDED)
 
-    await settle(store, claim, SUCCEEDED)
+    await settle(store, claim, Succeeded('"another result"'))
     await settle(store, claim, FAILED)
 
     late = EventKind.LATE_WRITE_REFUSED
     assert await kinds(store, claim.id) == [late, late]
+
+
+OWN_ENDS = [
+    *((Delivery.LEASE, event) for event in LATE_WRITES if not isinstance(event, CancelRequested)),
+    (Delivery.LINKED, FAILED),
+    (Delivery.LINKED, Lost(Loss.TIMEOUT)),
+]
+
+
+@pytest.mark.parametrize(("delivery", "event"), OWN_ENDS)
+async def test_end_that_is_written_again_was_written_and_is_no_late_write(
+    store: Store, delivery: Delivery, event: Event
+) -> None:
+    """Its writer never saw the first answer, so it writes the same end once more."""
+    claim = await started(store, delivery=delivery)
+    change = decide(claim, event, new_id=new_id)
+    change = replace(change, artifacts=("made.txt",), exit_code=7, log_path="run.log")
+    assert await store.apply([change]) == [True]
+    seen = await _everything(store, claim.id)
+
+    again = await store.apply([change])
+
+    assert again == [True]
+    assert await _everything(store, claim.id) == seen
+
+
+async def test_end_that_is_written_again_was_written_though_another_runs_the_job(
+    store: Store,
+) -> None:
+    former = await started(store)
+    change = decide(former, Released("drain"), new_id=new_id)
+    await store.apply([change])
+    current = await take(store, holder="worker-2")
+
+    again = await store.apply([change])
+
+    assert again == [True]
+    assert EventKind.LATE_WRITE_REFUSED not in await kinds(store, former.id)
+    assert await settle(store, current, SUCCEEDED)
+
+
+async def test_end_with_another_successor_is_a_late_write(store: Store) -> None:
+    claim = await started(store, delivery=Delivery.LINKED)
+    assert await settle(store, claim, FAILED)
+
+    again = await settle(store, claim, FAILED)
+
+    assert not again
+    assert (await kinds(store, claim.id))[-1] is EventKind.LATE_WRITE_REFUSED
+    assert len(await store.chain(claim.id)) == 2
+
+
+async def _everything(store: Store, job_id: JobId) -> tuple[object, ...]:
+    job, runs = await job_of(store, job_id), await store.runs(job_id)
+    return job, runs, await store.events(job_id), await store.chain(job_id)
 
 
 async def test_change_of_a_job_nobody_knows_is_refused(store: Store) -> None:

@@ -1,7 +1,9 @@
 """Dumped rows loaded into another store lose and change nothing."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -308,6 +310,43 @@ async def test_history_is_copied_while_jobs_run(store: Store, clock: FakeClock) 
     assert {row[0] for row in await other.dump(TableKind.RUNS, limit=MANY)} <= {
         row[0] for row in rows
     }
+
+
+class FiringBetweenTables:
+    """A source whose schedule fires, and whose job ends, after the slots and before the jobs."""
+
+    def __init__(self, store: Store, act: Callable[[], Awaitable[None]]) -> None:
+        self._store = store
+        self._act: Callable[[], Awaitable[None]] | None = act
+
+    async def dump(self, kind: TableKind, **asked: Any) -> list[Row]:
+        act = self._act
+        if kind is TableKind.JOBS and act is not None:
+            self._act = None
+            await act()
+        return await self._store.dump(kind, **asked)
+
+
+async def test_a_slot_whose_job_ends_between_the_tables_arrives_with_it(
+    store: Store, clock: FakeClock
+) -> None:
+    other = await another(clock)
+    schedule = await put_schedule(other, clock.now())
+
+    async def fire() -> None:
+        await other.fire([make_firing(schedule)])
+        await settle(other, await take(other), SUCCEEDED)
+
+    await store.change_transfer_status(FILLING)
+    source = FiringBetweenTables(other, fire)
+    await sync_rows(source, store, ended_only=True, on_rows=lambda _: None)  # type: ignore[arg-type]
+    assert len(await store.dump(TableKind.JOBS, limit=MANY)) == 1
+    assert await store.dump(TableKind.SLOTS, limit=MANY) == []
+    while await copied(other, store):
+        pass
+
+    assert await everything(store) == await everything(other)
+    assert (await verify(store)).is_sound
 
 
 async def test_rows_are_taken_only_while_it_is_filled(store: Store) -> None:

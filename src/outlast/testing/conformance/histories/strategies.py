@@ -48,6 +48,8 @@ TICK = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+LONG: Final = f'"{"ö" * 1100}"'
+"""JSON, params as well as an error, that some stores keep apart from its job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class JobDraft:
     """
 
     type: str
+    params: str
     queue: str
     name: str
     delivery: Delivery
@@ -77,7 +80,7 @@ class JobDraft:
         return NewJob(
             id=_back(known, self.repeats) or new_id,
             type=self.type,
-            params="{}",
+            params=self.params,
             name=self.name,
             queue=self.queue,
             delivery=self.delivery,
@@ -108,6 +111,7 @@ def _mostly(weight: int, usual: Choice, *odd: Choice) -> st.SearchStrategy[Choic
 DRAFTS = st.builds(
     JobDraft,
     type=_mostly(3, *TYPES),
+    params=_mostly(3, "{}", LONG),
     queue=_mostly(2, *QUEUES),
     name=st.sampled_from(["one", "two"] * 10 + ["two words"]),
     delivery=st.sampled_from([*[Delivery.LEASE, Delivery.LINKED] * 2, Delivery.ONCE]),
@@ -155,7 +159,7 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
     {
         State.RUNNING: (
             Failed("it broke"),
-            Failed("it broke", delay=SECOND),
+            Failed(LONG, delay=SECOND),
             Lost(Loss.OWNER_DEAD),
             Lost(Loss.LEASE_EXPIRED),
             Released("drain"),
@@ -164,7 +168,7 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
             CancelRequested("enough"),
             CancelRequested("enough"),
             CancelRequested(),
-            Succeeded('"done"'),
+            Succeeded(LONG),
             Failed("it broke", permanent=True),
             Lost(Loss.TIMEOUT, "too long"),
             Lost(Loss.STARTUP_RECOVERY, "left behind"),
@@ -239,6 +243,7 @@ _EDIT = _step(
     edit=st.sampled_from(
         [
             JobEdit(params='{"edited":true}'),
+            JobEdit(params=LONG),
             JobEdit(params="{"),
             JobEdit(priority=5),
             JobEdit(priority=0),
