@@ -49,8 +49,12 @@ ELSEWHERE = {
     "keyvalue": "bench.keyvalue",
     "takeover": "bench.takeover",
     "intervals": "bench.intervals",
+    "start": "bench.start",
+    "producers": "bench.producers",
     "baseline": "bench.baseline.pairs",
     "transactions": "bench.transactions",
+    "transfer": "bench.transfer",
+    "space": "bench.space",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 

@@ -2,8 +2,6 @@
 
 import argparse
 import asyncio
-import os
-import secrets
 import tempfile
 import time
 from collections import Counter
@@ -18,13 +16,11 @@ from tests.chaos.worker_tree import WorkerTree, freeze, until, worker_trees
 
 from bench.progress import tell
 from bench.report import table
+from bench.stores import STORES
 from outlast.core.duration import parse_duration
 from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.store.contract import Store
 from outlast.store.open import open_store
-from outlast.testing.servers import dynamodb
-from outlast.testing.servers.etcd import etcd_cluster
-from outlast.testing.servers.postgres import postgres_server
 
 APP = "bench.interval_app:app"
 ROOT = Path(__file__).resolve().parent.parent
@@ -137,42 +133,9 @@ def _workers(url: str, env: dict[str, str], number: int) -> Iterator[list[Worker
 
 
 def _stores(asked: argparse.Namespace) -> dict[str, Callable[[], AbstractContextManager[str]]]:
-    local = {"SQLite": _sqlite, "PostgreSQL": _postgres}
-    stores = {**local, "etcd": _etcd, "DynamoDB": _dynamodb}
     if asked.only:
-        return {asked.only: stores[asked.only]}
-    return stores if asked.servers else local
-
-
-@contextmanager
-def _sqlite() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="outlast-bench-") as name:
-        yield f"sqlite:///{name}/jobs.db"
-
-
-@contextmanager
-def _postgres() -> Iterator[str]:
-    with postgres_server() as server:
-        yield server.new_database()
-
-
-@contextmanager
-def _etcd() -> Iterator[str]:
-    with (
-        tempfile.TemporaryDirectory(prefix="outlast-bench-") as name,
-        etcd_cluster(Path(name)) as cluster,
-    ):
-        yield cluster.url("intervals")
-
-
-@contextmanager
-def _dynamodb() -> Iterator[str]:
-    os.environ.update(dynamodb.CREDENTIALS)
-    with (
-        tempfile.TemporaryDirectory(prefix="outlast-bench-") as name,
-        dynamodb.dynamodb_local(Path(name)) as server,
-    ):
-        yield dynamodb.url(server.endpoint, secrets.token_hex(6))
+        return {asked.only: STORES[asked.only]}
+    return STORES if asked.servers else {name: STORES[name] for name in ("SQLite", "PostgreSQL")}
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from bench import keyvalue_units
 from bench.keyvalue_slots import slots
 from bench.metered import Meter, Metered, Spent, capacity
 from bench.progress import tell
@@ -40,7 +41,8 @@ def main(words: Sequence[str]) -> int:
     asked = _parser().parse_args(words)
     for name in asked.engines:
         with tempfile.TemporaryDirectory(prefix="outlast-bench-") as folder:
-            print("\n".join(_measured(name, Path(folder), asked.backlogs)), flush=True)
+            lines = _measured(name, Path(folder), asked)
+            print("\n".join(lines), flush=True)
     return 0
 
 
@@ -48,12 +50,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench keyvalue", description=__doc__)
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--backlogs", nargs="+", type=int, default=list(BACKLOGS))
+    parser.add_argument("--payloads", nargs="+", type=int, default=list(keyvalue_units.SIZES))
+    parser.add_argument("--shards", type=int, default=1, help="spread jobs over so many")
     return parser
 
 
-def _measured(name: str, folder: Path, backlogs: Sequence[int]) -> list[str]:
+def _measured(name: str, folder: Path, asked: argparse.Namespace) -> list[str]:
     with _server(name, folder) as make:
-        return asyncio.run(_lines(name, make, backlogs))
+        return asyncio.run(_lines(name, make, asked))
 
 
 @contextmanager
@@ -81,11 +85,8 @@ def _etcd(hosts: tuple[str, ...]) -> Engine:
 
 def _dynamodb(endpoint: str, meter: Meter) -> Engine:
     from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine  # noqa: PLC0415 - only if asked
-    from outlast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
 
-    engine = DynamoDBEngine(
-        "bench", region="eu-central-1", endpoint=endpoint, most_writes=MOST_WRITES
-    )
+    engine = DynamoDBEngine("bench", region="eu-central-1", endpoint=endpoint)
     capacity(engine, meter)
     return engine
 
@@ -110,15 +111,18 @@ class Bench:
         return NewJob(id=number, type="bench", name="bench", params='{"n":1}', queue="default")
 
 
-async def _lines(name: str, make: Callable[[Meter], Engine], backlogs: Sequence[int]) -> list[str]:
+async def _lines(
+    name: str, make: Callable[[Meter], Engine], asked: argparse.Namespace
+) -> list[str]:
     meter = Meter()
-    store = KeyValueStore(make(meter))
+    store = KeyValueStore(make(meter), shards=asked.shards)
     await store.open()
     bench = Bench(store, meter, count(1))
     rows = [[name, "reads", "transactions", "read units", "write units"]]
-    idle = await _idle(bench)
+    idle = await _idle(bench)  # before another queue is known, which maintenance would read
+    units = await keyvalue_units.lines(store, meter.bill, bench.numbers, asked.payloads)
     filled = 0
-    for backlog in backlogs:
+    for backlog in asked.backlogs:
         tell(f"{name}, {backlog:,} waiting")
         while filled < backlog:
             await store.add([bench.job() for _ in range(min(BATCH, backlog - filled))])
@@ -127,7 +131,8 @@ async def _lines(name: str, make: Callable[[Meter], Engine], backlogs: Sequence[
     tell()
     triggered = await slots(bench)
     await store.close()
-    return table(rows + [_row(act, spent) for act, spent in [*idle, *triggered]])
+    told = table(rows + [_row(act, spent) for act, spent in [*idle, *triggered]])
+    return [*told, "", *table(units)] if name == "dynamodb" else told
 
 
 async def _acts(bench: Bench) -> list[tuple[str, Spent]]:

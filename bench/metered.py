@@ -1,10 +1,10 @@
 """An engine that counts its requests and the capacity units that DynamoDB reports."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from typing import Any
 
+from bench.billing import Bill
 from outlast.store.keyvalue.engine import (
     Conditions,
     Engine,
@@ -12,10 +12,10 @@ from outlast.store.keyvalue.engine import (
     Keep,
     Key,
     KeyRange,
-    Limits,
     StoredItem,
     Write,
 )
+from outlast.store.keyvalue.engine_wrapper import EngineWrapper
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 
 WRITING = frozenset({"PutItem", "DeleteItem", "TransactWriteItems", "UpdateItem"})
@@ -47,6 +47,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.spent = Spent()
+        self.bill = Bill()
 
     def reset(self) -> None:
         self.spent = Spent()
@@ -72,69 +73,43 @@ def capacity(engine: DynamoDBEngine, meter: Meter) -> None:
     events.register("after-call.dynamodb", note)
 
 
-class Metered:
+class Metered(EngineWrapper):
     """Counts the requests of another engine; DynamoDB needs one request per key range."""
 
     def __init__(self, engine: Engine, meter: Meter) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._meter = meter
         self._is_one = not isinstance(engine, DynamoDBEngine)
 
     @property
-    def limits(self) -> Limits:
-        return self._engine.limits
-
-    @property
     def leases(self) -> EngineLeases | None:
-        return (
-            None if self._engine.leases is None else MeteredLeases(self._engine.leases, self._meter)
-        )
-
-    def exists(self) -> bool:
-        return self._engine.exists()
-
-    async def open(self) -> None:
-        await self._engine.open()
-
-    async def close(self) -> None:
-        await self._engine.close()
-
-    async def release_loop(self) -> None:
-        await self._engine.release_loop()
+        return None if self.inner.leases is None else MeteredLeases(self.inner.leases, self._meter)
 
     async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         self._meter.add(reads=1 if keys else 0)
-        return await self._engine.get(keys)
+        return await self.inner.get(keys)
 
     async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         self._meter.add(reads=1)
-        return await self._engine.range(span, limit=limit, reverse=reverse)
+        return await self.inner.range(span, limit=limit, reverse=reverse)
 
     async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         self._meter.add(reads=1 if self._is_one else len(asked))
-        return await self._engine.ranges(asked)
+        return await self.inner.ranges(asked)
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         self._meter.add(transactions=1)
-        return await self._engine.transact(conditions, writes)
+        self._meter.bill.transact(conditions, writes)
+        return await self.inner.transact(conditions, writes)
 
     async def advance(self, counter: Key, by: int) -> int:
-        self._meter.add(reads=1 if self._is_one else 0, transactions=1)
-        return await self._engine.advance(counter, by)
+        self._meter.add(transactions=1)
+        self._meter.bill.advance(counter)
+        return await self.inner.advance(counter, by)
 
-    def watch(
-        self, parts: Sequence[str], heard: Callable[[Write], None]
-    ) -> Callable[[], None] | None:
-        return self._engine.watch(parts, heard)
-
-    async def time(self) -> datetime | None:
-        return await self._engine.time()
-
-    async def describe(self) -> Mapping[str, str]:
-        return await self._engine.describe()
-
-    async def health_warnings(self) -> list[str]:
-        return await self._engine.health_warnings()
+    async def last_number(self, counter: Key) -> int:
+        self._meter.add(reads=1)
+        return await self.inner.last_number(counter)
 
 
 class MeteredLeases:

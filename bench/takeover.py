@@ -17,7 +17,7 @@ from tests.chaos.ledger import Ledger, bound
 from tests.chaos.notes import Notes
 from tests.chaos.test_chaos_takeover import EMBEDDED
 from tests.chaos.worker_app import register
-from tests.chaos.worker_tree import WorkerTree, until, worker_trees
+from tests.chaos.worker_tree import WorkerTree, freeze, until, worker_trees
 
 from bench.figures import Series
 from bench.progress import tell
@@ -32,6 +32,9 @@ GRACE = 1.0
 SHORT = {"lease": "2s", "grace": "1s"}
 LONG = {"lease": "60s", "renew": "20s", "tick": "250ms", "poll": "50ms"}
 ON_SERVER = {"lease": "8s", "renew": "2s", "tick": "250ms", "poll": "250ms"}
+DEFAULTS = {"lease": "15s", "renew": "5s", "tick": "3s", "poll": "5s", "grace": "30s"}
+"""The defaults on DynamoDB; the app of the chaos tests has shorter ones."""
+
 BEAT = 1
 
 WAITS = ("waits", {"gate": "never"})
@@ -129,6 +132,14 @@ def on_dynamodb(folder: Path) -> float:
         return asyncio.run(_tree_at(url, folder, ON_SERVER))
 
 
+def defaults_on_dynamodb(folder: Path) -> float:
+    """Measure a frozen worker with default settings, whose death only its leases show."""
+    os.environ.update(dynamodb.CREDENTIALS)
+    with dynamodb.dynamodb_local(folder) as server:
+        url = dynamodb.url(server.endpoint, secrets.token_hex(6))
+        return asyncio.run(_tree_at(url, folder, DEFAULTS, freeze_tree))
+
+
 def etcd_leader(folder: Path) -> float:
     """From the kill of etcd's leader to the next job stored."""
     with etcd_cluster(folder) as cluster:
@@ -157,6 +168,9 @@ SERVERS = (
     Case("PostgreSQL: a killed worker's job starts again", on_postgres, 1.0),
     Case("etcd: a killed worker's job starts again", on_etcd, 9.0),
     Case("DynamoDB: a killed worker's job starts again", on_dynamodb, 9.0),
+    Case(
+        "DynamoDB, default settings: a frozen worker's job starts again", defaults_on_dynamodb, 25
+    ),
     Case("etcd: a job is stored after the leader's kill", etcd_leader, 3.0),
 )
 
@@ -165,7 +179,8 @@ def main(words: Sequence[str]) -> int:
     """Return 0 if every median meets its target, else 1."""
     asked = _parser().parse_args(words)
     rows, is_well = [["", "seconds", "asked"]], True
-    for case in (*CASES, *SERVERS) if asked.servers else CASES:
+    cases = (*CASES, *SERVERS) if asked.servers or asked.only else CASES
+    for case in [each for each in cases if each.label.startswith(asked.only or "")]:
         tell(case.label)
         took = [_measured(case) for _ in range(asked.rounds)]
         rows.append([case.label, spread(Series(took), 2), f"at most {case.asked:g}"])
@@ -214,7 +229,20 @@ def _seconds_for_some(ledger: Ledger) -> float:
     return float(ended - min(created[job] for job in jobs))
 
 
-async def _tree_at(url: str, folder: Path, settings: dict[str, str]) -> float:
+def kill_tree(tree: WorkerTree) -> None:
+    tree.kill()
+
+
+def freeze_tree(tree: WorkerTree) -> None:
+    freeze(tree.members())
+
+
+async def _tree_at(
+    url: str,
+    folder: Path,
+    settings: dict[str, str],
+    end: Callable[[WorkerTree], None] = kill_tree,
+) -> float:
     notes, env = Notes(folder), {"CHAOS_URL": url}
     with worker_trees(folder) as grow:
         async with register(Outlast(url), notes) as app:
@@ -222,14 +250,15 @@ async def _tree_at(url: str, folder: Path, settings: dict[str, str]) -> float:
         first = grow(env=env, **settings).ready()
         until(lambda: notes.of(job.id), what="its run")
         grow(env=env, **settings).ready()
-        first.kill()
-        killed = time.monotonic()
-        return _again(notes, job.id) - killed
+        end(first)
+        ended = time.monotonic()
+        return _again(notes, job.id) - ended
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench takeover", description=__doc__)
     add = parser.add_argument
     add("--rounds", type=int, default=5, help="how often each is measured (5)")
+    add("--only", help="measure the cases alone whose name begins so, such as DynamoDB")
     add("--servers", action="store_true", help="measure on PostgreSQL, etcd and DynamoDB as well")
     return parser
