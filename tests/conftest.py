@@ -23,7 +23,9 @@ FREE = frozenset(
 )
 """Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
 
-THINNED = frozenset({"test_dynamodb.py", "test_etcd.py"})
+THINNED = frozenset(
+    {"test_dynamodb.py", "test_etcd.py", "test_keyvalue_shards.py", "test_shards_on_servers.py"}
+)
 """The suite on servers that take milliseconds for each request."""
 
 

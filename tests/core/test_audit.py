@@ -196,4 +196,4 @@ def test_violation_names_its_job_and_no_params() -> None:
 
     assert (found.job_id, found.rows) == (ID, ("jobs seq=1",))
     assert found.what == "job the-job has no state row: it neither waits, runs nor has ended"
-    assert found.repair.startswith("start a worker")
+    assert "`outlast verify --repair`" in found.repair

@@ -21,6 +21,8 @@ MIDDLE = {
 }
 """What each prints while its worker runs."""
 
+# A signal in the middle of an import leaves the file that Python reads to the garbage collector.
+WARNINGS = ("-W", "error", "-W", "ignore:unclosed file:ResourceWarning")
 OPTIONS = {"daily_brief": ("--stay",), "companion": ("--minute", "5")}
 STOPS = [
     *((name, signal.SIGTERM, 128 + signal.SIGTERM) for name in MIDDLE),
@@ -35,7 +37,7 @@ class Example:
     def __init__(self, name: str, folder: Path, *options: str, command: str = "run") -> None:
         self.mark = str(uuid4())
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", f"{name}.{command}", *options],
+            [sys.executable, *WARNINGS, "-m", f"{name}.{command}", *options],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": FOUND_IN, MARK: self.mark, "SENTRY_DSN": ""},
             stdout=subprocess.PIPE,

@@ -1,14 +1,17 @@
 """What the pages for operators show can be done as it is shown."""
 
 import asyncio
+import json
 import re
 import shlex
 import textwrap
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
 from outlast import Outlast
+from outlast.cli.health import health_command
 from outlast.cli.worker import worker_command
 
 FOLDER = Path(__file__).parents[2] / "docs" / "operate"
@@ -27,6 +30,16 @@ URLS = [
     url
     for page in sorted(FOLDER.glob("*.md"))
     for url in re.findall(r"^OUTLAST_URL=(\S+)$", page.read_text(), re.MULTILINE)
+]
+UNITS = [
+    block
+    for page in sorted(FOLDER.glob("*.md"))
+    for block in re.findall(r"```ini\n(\[Unit\].*?)```", page.read_text(), re.DOTALL)
+]
+CONTAINERS = [
+    line
+    for page in sorted(FOLDER.glob("*.md"))
+    for line in re.findall(r"command: (\[.*?\])", page.read_text())
 ]
 AROUND = """
 from outlast import Outlast
@@ -67,6 +80,30 @@ def test_there_are_blocks_and_commands() -> None:
     assert len(BLOCKS) >= 3
     assert len(COMMANDS) >= 3
     assert len(URLS) >= 3
+    assert len(UNITS) >= 1
+    assert len(CONTAINERS) >= 3
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_of_systemd_starts_a_worker(unit: str) -> None:
+    parsed = ConfigParser()
+    parsed.read_string(unit)
+
+    service = parsed["Service"]
+    _, subcommand, *args = shlex.split(service["ExecStart"])
+    assert subcommand == "worker"
+    assert worker_command.make_context("worker", args).params["app"] == "tasks:app"
+    assert service["Type"] == "notify"
+    assert int(service["WatchdogSec"]) > 0
+
+
+@pytest.mark.parametrize("line", CONTAINERS)
+def test_a_command_of_a_container_is_understood(line: str) -> None:
+    program, subcommand, *args = json.loads(line)
+
+    assert program == "outlast"
+    made = {"worker": worker_command, "health": health_command}[subcommand]
+    assert made.make_context(subcommand, args).params
 
 
 @pytest.mark.parametrize("url", URLS)

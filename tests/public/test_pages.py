@@ -20,6 +20,7 @@ PAGES = [
     "docs/howto/order-and-groups.md",
     "docs/howto/schedules.md",
     "docs/howto/errors-to-sentry.md",
+    "docs/howto/middleware-and-lifespan.md",
 ]
 
 

@@ -68,13 +68,12 @@ def _engine(request: pytest.FixtureRequest) -> Engine:
     from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine  # noqa: PLC0415 - only who asks
     from outlast.store.keyvalue.engines.etcd.client import Cluster  # noqa: PLC0415 - same
     from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine  # noqa: PLC0415 - same
-    from outlast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
 
     server, prefix = request.getfixturevalue(request.param), f"scheduler-{secrets.token_hex(6)}"
     if request.param == "etcd":
         return EtcdEngine(Cluster(hosts=server.hosts), prefix=prefix)
     place = {"region": "eu-central-1", "endpoint": server, "prefix": f"{prefix}:"}
-    return DynamoDBEngine("tests", most_writes=MOST_WRITES, **place)
+    return DynamoDBEngine("tests", **place)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from companion.companion import Companion, Rules
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.servers.dynamodb import MOST_WRITES
 
 from .tables import REGION, Outsider
 
@@ -23,7 +22,7 @@ def table() -> str:
 @pytest.fixture
 async def kept(dynamodb: str, table: str, clock: FakeClock) -> AsyncIterator[KeyValueStore]:
     """The store, open, by a clock that moves only when told."""
-    engine = DynamoDBEngine(table, region=REGION, endpoint=dynamodb, most_writes=MOST_WRITES)
+    engine = DynamoDBEngine(table, region=REGION, endpoint=dynamodb)
     store = KeyValueStore(engine, clock=clock)
     await store.open()
     yield store

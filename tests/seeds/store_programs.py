@@ -19,7 +19,7 @@ from outlast.errors import OperatorError
 from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.worker.maintenance.recovery import Recovery
+from outlast.worker.maintenance.history_inspector import HistoryInspector
 
 SECOND: Final = timedelta(seconds=1)
 LEASE: Final = timedelta(seconds=15)
@@ -69,11 +69,10 @@ async def recover_together(mouth: Connection, path: Path) -> None:
     """Boot at the same moment as others do; tells how many successors this process wrote."""
     store = SqliteStore(path)
     await store.open()
-    holder = LeaseHolder(instance_id=f"worker-{os.getpid()}", boot_id=_uuid())
-    recovery = Recovery(store, holder, scope="instance", new_id=_uuid)
+    inspector = HistoryInspector(store, _uuid)
     mouth.send("ready")
     mouth.recv()
-    mouth.send((await recovery.run_once()).continued)
+    mouth.send((await inspector.inspect()).continued)
     await store.close()
 
 

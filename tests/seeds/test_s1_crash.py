@@ -14,6 +14,7 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import LAPSED, MANY, make_holder, new_id, settle
 from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
+from outlast.worker.maintenance.history_inspector import HistoryInspector
 from outlast.worker.maintenance.recovery import Recovery
 
 from .child_process import Child
@@ -145,6 +146,7 @@ async def _recover(path: Path, passed: timedelta) -> int:
     clock = FakeClock()
     clock.advance(passed)
     store = await opened(path, clock=clock)
+    await HistoryInspector(store, new_id).inspect()
     await Recovery(store, make_holder("newcomer"), scope="instance", new_id=new_id).run_once()
     for job in await store.expired_leases(limit=MANY):
         assert await settle(store, job, LAPSED)

@@ -29,7 +29,7 @@ from outlast.testing.conformance.factories import (
     take,
     take_many,
 )
-from outlast.worker.maintenance.history_inspector import request_inspection
+from outlast.worker.maintenance.history_inspector import HistoryInspector, HistoryRepairs
 from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteCorrupter
 from support.crash.sqlite_target import dump_jobs
@@ -68,6 +68,11 @@ async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> Recovery
     return await Recovery(store, holder, scope="all", new_id=new_id).run_once()
 
 
+async def repair(store: SqliteStore) -> HistoryRepairs:
+    """What that worker does next, in the background."""
+    return await HistoryInspector(store, new_id).inspect_if_due()
+
+
 async def unfollowed(store: SqliteStore, corrupter: SqliteCorrupter, **over: object) -> Claim:
     """A failed linked job whose process died, in a lesser store, before it wrote the retry."""
     claim = await started(store, **LINKED, **over)
@@ -101,11 +106,11 @@ async def test_a_job_whose_run_is_over_is_only_finished(
     before = dump_jobs(store.path)
     clock.advance(SECOND)
 
-    done = await start(store)
+    done = await repair(store)
 
     after = dump_jobs(store.path)
     job = await job_of(store, job_id)
-    assert done == RecoveryResult(finished=1)
+    assert done == HistoryRepairs(finished=1)
     assert (job.state, job.finished_at) == (State.SUCCEEDED, clock.now())
     changed = {table for table in after if after[table] != before[table]}
     assert changed == {"outlast_ends", "outlast_events"}
@@ -142,13 +147,13 @@ async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
     await corrupter.detach(job_id)
     hits = sql.rows(WITHOUT_RUN)
 
-    done = await start(store)
+    done = await repair(store)
 
     [run] = await store.runs(job_id)
     [old, new] = await store.chain(job_id)
     assert hits == [(job_id,)]
     assert sql.rows(WITHOUT_RUN) == []
-    assert done == RecoveryResult(without_run=1)
+    assert done == HistoryRepairs(without_run=1)
     assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
     assert (old.state, new.state, new.retry_of) == (State.FAILED, State.QUEUED, job_id)
 
@@ -193,10 +198,10 @@ async def test_a_missing_retry_is_made_at_the_start(
     claim = await unfollowed(store, corrupter, max_attempts=2, params='{"n":1}', priority=3)
     clock.advance(HOUR)
 
-    done = await start(store)
+    done = await repair(store)
 
     [old, new] = await store.chain(claim.id)
-    assert done == RecoveryResult(continued=1)
+    assert done == HistoryRepairs(continued=1)
     assert (new.state, new.retry_of, new.root_id) == (State.QUEUED, claim.id, claim.id)
     assert (new.params, new.priority, new.queue) == (old.params, old.priority, old.queue)
     await settle(store, await take(store), FAILED)
@@ -209,9 +214,10 @@ async def test_recovering_twice_makes_one_retry(
 ) -> None:
     claim = await unfollowed(store, corrupter)
 
-    done = [await start(store), await start(store)]
+    inspector = HistoryInspector(store, new_id)
+    done = [await inspector.inspect(), await inspector.inspect()]
 
-    assert done == [RecoveryResult(continued=1), RecoveryResult()]
+    assert done == [HistoryRepairs(continued=1), HistoryRepairs()]
     assert len(await store.chain(claim.id)) == 2
 
 
@@ -246,20 +252,19 @@ async def test_what_is_queued_needs_no_action(store: SqliteStore) -> None:
 async def test_an_orphan_run_is_copied_to_the_events_deleted_and_warned_of(
     store: SqliteStore, corrupter: SqliteCorrupter, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = await start(store)
+    whole = await HistoryInspector(store, new_id).inspect()
     job_id = await ended(store, SUCCEEDED)
     run = await last_run(store, job_id)
     await corrupter.orphan(job_id)
     orphans = sql.rows("PRAGMA foreign_key_check")
-    await request_inspection(store)  # as `outlast verify` does when it finds one
 
-    done = await start(store)
+    done = await repair(store)
 
     [event] = await store.events(None)
     copy = json.loads(event.detail or "")
     assert whole.orphans == 0, "normally there is none"
     assert [table for table, *_ in orphans] == ["outlast_runs"]
-    assert done == RecoveryResult(orphans=1)
+    assert done == HistoryRepairs(orphans=1)
     assert sql.value("SELECT count(*) FROM outlast_runs") == 0
     assert sql.rows("PRAGMA foreign_key_check") == []
     assert (event.kind, event.run_id) == (EventKind.ORPHAN_RUN_REMOVED, run.run_id)

@@ -18,7 +18,7 @@ from outlast.core.run import Claim, LeaseHolder
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import FAILED, SUCCEEDED, job_of, new_id, settle, take
-from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
+from outlast.worker.maintenance.history_inspector import HistoryInspector, HistoryRepairs
 from story_studio import queries, words
 from story_studio.studio import MAX_RETRIES, QUEUE, Studio
 from story_studio.words import JobRow, JobRunRow, JobStatus
@@ -235,10 +235,10 @@ async def test_a_start_marks_what_failed_for_good_before_a_crash(
     await close_unfollowed(store, last)  # as where the verdict would be another write
     before = await queries.permanently_failed(studio)
 
-    done = await Recovery(store, NEXT_BOOT, scope="all", new_id=new_id).run_once()
+    done = await HistoryInspector(store, new_id).inspect_if_due()  # by the worker's maintenance
 
     found = await queries.permanently_failed(studio)
-    assert (before, done) == ([], RecoveryResult(given_up=1))
+    assert (before, done) == ([], HistoryRepairs(given_up=1))
     assert [row["job_id"] for row in found] == [last.id]
     assert len(await store.chain(handle.id)) == 1 + MAX_RETRIES
 
