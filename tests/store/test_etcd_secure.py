@@ -13,7 +13,7 @@ from outlast.errors import StoreReadOnly, StoreUnavailable
 from outlast.store.open import open_store
 from outlast.testing.conformance.factories import SUCCEEDED, job_of, put, settle, take
 from outlast.testing.servers.server_process import free_ports
-from support.servers.etcd_tls import SecureEtcd, secure_etcd
+from support.servers.etcd_alone import SecureEtcd, secure_etcd
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("etcd_secure")]
 

@@ -10,7 +10,7 @@ from outlast.store.keyvalue.engine import Key, Write
 from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine
 from outlast.store.open import open_store
 from outlast.testing.conformance.factories import put
-from support.servers.etcd_tls import SecureEtcd, secure_etcd
+from support.servers.etcd_alone import SecureEtcd, secure_etcd
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("etcd_tokens"), pytest.mark.timeout(300)]
 

@@ -134,6 +134,7 @@ NEED_NOT_BE_OPEN = {
     "subscribe",
     "capabilities",
     "exists",
+    "connection_warnings",
     "health_warnings",
     "now",
 }

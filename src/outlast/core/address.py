@@ -6,6 +6,7 @@ that can be read in two ways, such as one whose password holds a `/`, it shows t
 """
 
 import re
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -72,6 +73,15 @@ def shown_address(address: str) -> str:
     path = parts.path if parts.scheme == "sqlite" else _shown_path(parts.path)
     options = "&".join(filter(_is_shown, parts.query.split("&")))
     return f"{parts.scheme}://{parts.hosts}{path}{'?' if options else ''}{options}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if a host, with or without a port, is this machine."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def repr_address(address: Any) -> str:

@@ -103,6 +103,8 @@ class Worker:
         for warning in map(self._registry.unknown_queue, self._engine.queues):
             if warning is not None:
                 log.warning(warning)
+        for warning in self._store.connection_warnings():
+            log.warning("%s", warning)
         self._engine.context = await self._lifespan.start()
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()

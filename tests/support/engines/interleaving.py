@@ -141,6 +141,9 @@ class InterleavingEngine:
     async def describe(self) -> Mapping[str, str]:
         return await self._engine.describe()
 
+    def connection_warnings(self) -> list[str]:
+        return []
+
     async def health_warnings(self) -> list[str]:
         return []
 

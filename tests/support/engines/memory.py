@@ -67,6 +67,9 @@ class MemoryEngine:
     def exists(self) -> bool:
         return True
 
+    def connection_warnings(self) -> list[str]:
+        return []
+
     async def health_warnings(self) -> list[str]:
         return ["it forgets everything when its process ends"]
 

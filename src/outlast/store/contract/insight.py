@@ -31,6 +31,10 @@ class InsightReads(Protocol):
         """Return what an operator should know about the store, a few words per entry."""
         ...
 
+    def connection_warnings(self) -> list[str]:
+        """Return warnings about how the open store is reached, without a request to it."""
+        ...
+
     async def health_warnings(self) -> list[str]:
-        """Return warnings for the operator; empty if the store is healthy."""
+        """Return warnings for the operator, those of the connection too; empty if all is well."""
         ...

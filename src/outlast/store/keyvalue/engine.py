@@ -237,6 +237,10 @@ class Engine(Protocol):
         """Return a short description for operators, by name."""
         ...
 
+    def connection_warnings(self) -> list[str]:
+        """Return warnings about the connection of an open engine, without a request."""
+        ...
+
     async def health_warnings(self) -> list[str]:
         """Return health warnings; empty if all is well."""
         ...

@@ -95,6 +95,10 @@ class EngineWrapper:
         """Return what the engine says of itself."""
         return await self.inner.describe()
 
+    def connection_warnings(self) -> list[str]:
+        """Return the engine's warnings about its connection."""
+        return self.inner.connection_warnings()
+
     async def health_warnings(self) -> list[str]:
         """Return the engine's warnings."""
         return await self.inner.health_warnings()

@@ -195,9 +195,13 @@ class KeyValueStore(
             await locks.close()
             await self._engine.close()
 
+    def connection_warnings(self) -> list[str]:
+        """Return the engine's warnings about its connection."""
+        return self._engine.connection_warnings()
+
     async def health_warnings(self) -> list[str]:
         """Return warnings of the engine, its partitions, damaged records and intents, and skew."""
-        warnings = await self._engine.health_warnings()
+        warnings = self.connection_warnings() + await self._engine.health_warnings()
         warnings += await hot_partition.warnings(self._engine, self._context.now())
         warnings += await quarantine.warnings(self._context)
         warnings += await intent_recovery.warnings(self._context)

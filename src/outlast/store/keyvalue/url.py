@@ -32,7 +32,7 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
     """
     from outlast.store.keyvalue.engines.etcd.client import TOTAL_TIMEOUT_S, Cluster, hosts  # noqa: PLC0415 - same
     from outlast.store.keyvalue.engines.etcd.engine import BEAT, EtcdEngine  # noqa: PLC0415 - only when chosen
-    from outlast.store.keyvalue.engines.etcd.password import find_password  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.engines.etcd.password import find_password, find_password_file  # noqa: PLC0415 - same
     from outlast.store.keyvalue.engines.etcd.tls import tls_context  # noqa: PLC0415 - same
 
     known = {"tls", "ca", "cert", "key", "max_skew", "beat", "busy", "shards"}
@@ -46,6 +46,7 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
         hosts=found,
         user=None if parts.username is None else unquote(parts.username),
         password=find_password(parts),
+        password_file=find_password_file(parts),
         tls=tls_context(options),
     )
     engine = EtcdEngine(

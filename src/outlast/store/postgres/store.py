@@ -156,6 +156,10 @@ class PostgresStore(
         """Call `wake` for each notification of these topics; return a function that ends it."""
         return self._subscribers.add(wake, topics)
 
+    def connection_warnings(self) -> list[str]:
+        """Return no warnings."""
+        return []
+
     async def health_warnings(self) -> list[str]:
         """Return what an operator of the server should change, each with the remedy."""
         rows = self._pool.rows

@@ -38,6 +38,10 @@ class ModelInsightOperations(ModelOperations):
         """Return a short description."""
         return {"engine": "a model in memory", "jobs": str(len(self._tables.jobs))}
 
+    def connection_warnings(self) -> list[str]:
+        """Return no warnings."""
+        return []
+
     async def health_warnings(self) -> list[str]:
         """Return the warning that memory is not durable."""
         return ["it forgets everything when its process ends"]

@@ -231,6 +231,8 @@ class Supervisor:
             )
         )
         self._pool.start_work(holder)
+        for warning in self._store.connection_warnings():
+            log.warning("%s", warning)
         log.info("worker started %s", start_banner(self._options, holder, self._hello))
         try:
             work = self._drained() if self._options.burst else asyncio.Event().wait()

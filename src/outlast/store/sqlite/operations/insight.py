@@ -46,6 +46,10 @@ class SqliteInsightOperations(SqliteOperations):
             "journal": f"{mode}, synchronous={_SYNCHRONOUS_NAMES[sync]}",
         }
 
+    def connection_warnings(self) -> list[str]:
+        """Return no warnings."""
+        return []
+
     async def health_warnings(self) -> list[str]:
         """Return warnings about the SQLite library and the file's permissions."""
         return [*health_warnings(), *permission_warnings(self.path)]

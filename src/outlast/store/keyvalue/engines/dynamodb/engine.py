@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from outlast.core.address import is_loopback, shown_address
 from outlast.errors import StoreBusy, StoreReadOnly
 from outlast.store.keyvalue.engine import (
     LAST,
@@ -240,6 +242,18 @@ class DynamoDBEngine:
         if not name:
             return "off; `outlast db migrate` turns it on"
         return f"by {name}" if name == EXPIRES_AT else f"by {name}, so tombstones stay"
+
+    def connection_warnings(self) -> list[str]:
+        """Return a warning if requests leave this machine over plain HTTP."""
+        endpoint = self._table.endpoint
+        parts = urlsplit(endpoint)
+        if parts.scheme != "http" or is_loopback(parts.netloc):
+            return []
+        warning = (
+            f"requests to DynamoDB go over plain HTTP to {shown_address(endpoint)}: jobs are sent "
+            "in clear; write endpoint=https://…"
+        )
+        return [warning]
 
     async def health_warnings(self) -> list[str]:
         """Return no warnings."""

@@ -91,6 +91,11 @@ class Table:
                 _CLIENTS[key] = _client(*self._where)
             return _CLIENTS[key]
 
+    @property
+    def endpoint(self) -> str:
+        """URL that the requests go to: of the store's URL, the environment, or AWS's own."""
+        return str(self._client.meta.endpoint_url)
+
     def _renew(self, refused: Any) -> None:
         """Discard a client whose credentials were refused, so that the next one reads them anew."""
         key = (os.getpid(), *self._where)

@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from io import BytesIO
-from ipaddress import ip_address
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 import aiohttp
 
 from outlast.clock import SystemClock
+from outlast.core.address import is_loopback
 from outlast.errors import (
     OperatorError,
     PayloadTooLarge,
@@ -30,7 +31,7 @@ from outlast.store.keyvalue.engines.etcd.auth import (
     TokenRefused,
     is_refused_token,
 )
-from outlast.store.keyvalue.engines.etcd.password import VARIABLE
+from outlast.store.keyvalue.engines.etcd.password import VARIABLE, permission_warning
 from outlast.store.keyvalue.pacing import MAX_TRIES, RequestPace
 
 SILENCE_TIMEOUT_S: Final = 1.5
@@ -58,6 +59,7 @@ class Cluster:
     hosts: tuple[str, ...]
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    password_file: Path | None = None
     tls: ssl.SSLContext | None = None
 
     @property
@@ -67,10 +69,9 @@ class Cluster:
         return tuple(f"{scheme}://{host}" for host in self.hosts)
 
     @property
-    def sends_password_in_clear(self) -> bool:
-        """Whether the network between here and a host can read the password."""
-        is_readable = self.password is not None and self.tls is None
-        return is_readable and not all(map(is_loopback, self.hosts))
+    def is_readable(self) -> bool:
+        """Whether the network between here and a host can read the requests."""
+        return self.tls is None and not all(map(is_loopback, self.hosts))
 
 
 class RequestOutcomeUnknown(Exception):
@@ -100,12 +101,18 @@ class EtcdClient:
         """Hosts of the cluster, for messages."""
         return ", ".join(self._cluster.hosts)
 
-    @property
-    def warning(self) -> str | None:
-        """What an operator should change about the connection."""
-        if not self._cluster.sends_password_in_clear:
-            return None
-        return f"the password for etcd at {self.where} is sent in clear; use TLS: add ?ca=ca.pem"
+    def connection_warnings(self) -> list[str]:
+        """Return what an operator should change about the connection and the password's file."""
+        cluster, warnings = self._cluster, []
+        if cluster.is_readable:
+            sent = "jobs" if cluster.password is None else "the password and jobs"
+            warnings.append(
+                f"requests to etcd at {self.where} go over plain HTTP: {sent} are sent in clear; "
+                "use TLS: add ?ca=ca.pem"
+            )
+        if cluster.password_file and (told := permission_warning(cluster.password_file)):
+            warnings.append(told)
+        return warnings
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send an idempotent request until it is answered; raise StoreUnavailable on timeout."""
@@ -315,15 +322,6 @@ def _unknown(code: int | None, message: str, where: str) -> OperatorError | None
 def hosts(text: str) -> Sequence[str]:
     """Return the hosts of `a:2379,b`, each with its port."""
     return [each if _has_port(each) else f"{each}:2379" for each in text.split(",") if each]
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if the host, with its port, is this machine."""
-    name = host.rpartition(":")[0].strip("[]")
-    try:
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _has_port(host: str) -> bool:

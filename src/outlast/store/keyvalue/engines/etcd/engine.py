@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -33,8 +32,6 @@ from outlast.store.keyvalue.engines.etcd.leases import EtcdLeases
 from outlast.store.keyvalue.engines.etcd.page_sizes import PageSizes
 from outlast.store.keyvalue.engines.etcd.watch import EtcdWatch
 from outlast.store.keyvalue.pacing import RequestPace
-
-log = logging.getLogger("outlast.store")
 
 MOST_OPERATIONS: Final = 128
 """Operations in one transaction, by the server's default."""
@@ -85,8 +82,6 @@ class EtcdEngine:
 
     async def open(self) -> None:
         """Check that the cluster answers."""
-        if self._client.warning is not None:
-            log.warning("%s", self._client.warning)
         await self._client.ask("/v3/maintenance/status", {})
 
     async def close(self) -> None:
@@ -300,10 +295,13 @@ class EtcdEngine:
             "size": f"{int(status['dbSize']) / 2**20:.1f} MiB",
         }
 
+    def connection_warnings(self) -> list[str]:
+        """Return warnings about plain HTTP, and the file of the password."""
+        return self._client.connection_warnings()
+
     async def health_warnings(self) -> list[str]:
-        """Return warnings about alarms, the size of the database and a password in clear."""
-        own = [] if self._client.warning is None else [self._client.warning]
-        return own + health.warnings(await self._client.ask("/v3/maintenance/status", {}))
+        """Return warnings about alarms and the size of the database."""
+        return health.warnings(await self._client.ask("/v3/maintenance/status", {}))
 
     def _marked(self, writes: Sequence[Write]) -> tuple[list[Write], str]:
         self._count += 1

@@ -1,4 +1,4 @@
-"""A real etcd with TLS and a password, for as long as its test process lives."""
+"""A real etcd of one member, for as long as its test process lives: secured, or with no gateway."""
 
 import json
 import ssl
@@ -10,6 +10,7 @@ from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 from outlast.store.keyvalue.engines.etcd.client import Cluster
 from outlast.testing.servers import process_tree, shared_server
@@ -77,7 +78,7 @@ def secure_etcd(folder: Path, *, prefix: str, password: str) -> Iterator[SecureE
     def start(users: Path) -> shared_server.ServerFacts:
         own = new_folder("etcd-secure")
         process_tree.watch(users, own)
-        host, words = _words(own)
+        host, words = _words(own, "https", "--auto-tls")
         ServerProcess(folder=own, words=words).start(env=THRIFTY)
         return {"folder": str(own), "host": host, "words": words}
 
@@ -96,10 +97,33 @@ def secure_etcd(folder: Path, *, prefix: str, password: str) -> Iterator[SecureE
         yield server
 
 
-def _words(folder: Path) -> tuple[str, tuple[str, ...]]:
+@contextmanager
+def etcd_without_gateway(folder: Path) -> Iterator[str]:
+    """Start an etcd whose JSON gateway is off, and yield its host."""
+
+    def start(users: Path) -> shared_server.ServerFacts:
+        own = new_folder("etcd-bare")
+        process_tree.watch(users, own)
+        host, words = _words(own, "http", "--enable-grpc-gateway=false")
+        ServerProcess(folder=own, words=words).start(env=THRIFTY)
+        return {"folder": own, "host": host, "words": words}
+
+    with shared_server.own(folder, "etcd-bare", start) as told:
+        host = told["host"]
+        ServerProcess(folder=told["folder"], words=told["words"]).wait(lambda: _is_healthy(host))
+        yield host
+
+
+def _is_healthy(host: str) -> bool:
+    with suppress(OSError), urlopen(f"http://{host}/health", timeout=REQUEST_TIMEOUT_S) as answer:
+        return bool(answer.status == HTTPStatus.OK)
+    return False
+
+
+def _words(folder: Path, scheme: str, *flags: str) -> tuple[str, tuple[str, ...]]:
     """Return the host, and the command that serves it."""
     client, peer = free_ports(2)
-    url, between = f"https://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+    url, between = f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
     options = {
         "--name": "alone",
         "--data-dir": str(folder / process_tree.DATA),
@@ -111,7 +135,7 @@ def _words(folder: Path) -> tuple[str, tuple[str, ...]]:
         "--log-level": "error",
     }
     words = (program(), *(word for option in options.items() for word in option))
-    return f"127.0.0.1:{client}", (*words, "--auto-tls", "--unsafe-no-fsync")
+    return f"127.0.0.1:{client}", (*words, *flags, "--unsafe-no-fsync")
 
 
 def _lock(server: SecureEtcd) -> None:
