@@ -22,6 +22,7 @@ from outlast.cli.main import main
 from outlast.store.contract.transfer import COLUMNS, FIRST, TableKind, key_of
 from outlast.store.open import open_store
 from seeds.receiver import Receiver, sentry_receiver
+from support.servers.etcd_alone import USER, SecureEtcd, secure_etcd
 
 APP = """
 import os
@@ -123,24 +124,79 @@ def receiver() -> Iterator[Receiver]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new store; that of PostgreSQL has the password of its server."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'jobs.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+@dataclass(frozen=True)
+class Place:
+    """A new store: its URL, its password, and the environment that a process needs to open it."""
+
+    url: str
+    password: str
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def _sqlite(request: pytest.FixtureRequest) -> Place:
+    """No password is needed; one in each variable must still be kept."""
+    password = f"pw{uuid.uuid4().hex}"
+    variables = ("PGPASSWORD", "OUTLAST_ETCD_PASSWORD", "AWS_SECRET_ACCESS_KEY")
+    file = request.getfixturevalue("tmp_path") / "jobs.db"
+    return Place(f"sqlite:///{file}", password, dict.fromkeys(variables, password))
+
+
+def _postgresql(request: pytest.FixtureRequest) -> Place:
+    """The password is in the URL."""
+    url = str(request.getfixturevalue("postgres_url"))
+    return Place(url, str(urlsplit(url).password))
+
+
+def _etcd(request: pytest.FixtureRequest) -> Place:
+    """The password is in a file, which others may read."""
+    server: SecureEtcd = request.getfixturevalue("locked_etcd")
+    file = request.getfixturevalue("tmp_path_factory").mktemp("password") / "etcd"
+    file.write_text(server.password)
+    file.chmod(0o644)
+    env = {"OUTLAST_ETCD_PASSWORD_FILE": str(file)}
+    return Place(f"etcd://{USER}@{server.host}/jobs?ca={server.certificate}", server.password, env)
+
+
+def _dynamodb(request: pytest.FixtureRequest) -> Place:
+    """The password is the secret key, in the environment; clients of a region share theirs."""
+    endpoint = request.getfixturevalue("dynamodb")
+    password = f"pw{uuid.uuid4().hex}"
+    url = f"dynamodb://canary?region=eu-north-1&endpoint={endpoint}"
+    return Place(url, password, {"AWS_SECRET_ACCESS_KEY": password})
+
+
+STORES = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+    "etcd": _etcd,
+    "dynamodb": _dynamodb,
+}
+
+
+@pytest.fixture
+def locked_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureEtcd]:
+    """An etcd that requires a user and its password."""
+    password = f"pw{uuid.uuid4().hex}"
+    with secure_etcd(tmp_path_factory.mktemp("etcd"), prefix="jobs", password=password) as server:
+        yield server
+
+
+@pytest.fixture(params=STORES)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+    made = STORES[request.param](request)
+    for name, value in made.env.items():
+        monkeypatch.setenv(name, value)
+    return made
 
 
 def test_canaries_are_found_in_the_params_alone(
-    address: str, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    canaries = Canaries(urlsplit(address).password or f"pw{uuid.uuid4().hex}")
+    address, canaries = place.url, Canaries(place.password)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tasks.py").write_text(APP)
-    variables = ("OUTLAST_URL", "OLD_URL", "PGPASSWORD", "OUTLAST_ETCD_PASSWORD", "AWS_SECRET_KEY")
-    values = (address, address, canaries.password, canaries.password, canaries.password)
-    env = dict(zip(variables, values, strict=True)) | {"SENTRY_DSN": receiver.dsn}
-    world = World(tmp_path, env)
+    given = {"OUTLAST_URL": address, "OLD_URL": address, "SENTRY_DSN": receiver.dsn}
+    world = World(tmp_path, {**given, **place.env})
 
     waiting = asyncio.run(_enqueue(address, canaries))
     log = world.work()
@@ -159,6 +215,8 @@ def test_canaries_are_found_in_the_params_alone(
     told = "\n".join([log, *receiver.raw])
     assert not [each for each in canaries.own if each in told]
     assert not _files_with(tmp_path, canaries.password)
+    files = [f"chmod 600 {each}" for name, each in place.env.items() if name.endswith("_FILE")]
+    assert [log.count(each) for each in files] == [1] * len(files)
     for store in (address, copy):
         places = asyncio.run(_places_of(store, canaries.hidden))
         assert places == {"jobs.params"}, places

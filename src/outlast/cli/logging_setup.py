@@ -36,8 +36,9 @@ def configure(level: str, form: str, *, non_blocking: bool = False) -> None:
         handler = NonBlockingHandler(sys.stderr.fileno())
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # botocore logs at every start, at level INFO, where it found its credentials.
-    logging.getLogger("botocore.credentials").setLevel(max(logging.WARNING, logging.root.level))
+    # botocore logs the requests, with the params of jobs, at DEBUG, and at INFO where it found its
+    # credentials.
+    logging.getLogger("botocore").setLevel(max(logging.WARNING, logging.root.level))
 
 
 class NonBlockingHandler(logging.Handler):
