@@ -110,7 +110,9 @@ def test_adopt_is_true_or_false_and_nothing_else(value: str) -> None:
         open_store(f"sqlite:///jobs.db?adopt={value}")
 
 
-@pytest.mark.parametrize("value", ["", "soon", "-1", "3601", "nan", "inf", "1e9", "5s", "0x10"])
+@pytest.mark.parametrize(
+    "value", ["", "soon", "-1", "3601", "nan", "inf", "1e9", "5s", "0x10", "\u0663", "1_0"]
+)
 def test_busy_is_a_number_of_seconds_within_reason(value: str) -> None:
     with pytest.raises(ConfigurationError, match=r"busy is .*write seconds from 0 to 3600"):
         open_store(f"sqlite:///jobs.db?busy={value}")

@@ -2,7 +2,6 @@
 
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 from worker_helpers import SOON, until
@@ -20,16 +19,13 @@ from outlast.worker import finisher
 from support.engines.faulty import ALL, Chooser, FaultyEngine, at_random, fine
 from support.engines.memory import MemoryEngine
 
-if TYPE_CHECKING:
-    from outlast.testing.servers.etcd import EtcdCluster
-
 JOBS = 200
 CONCURRENCY = 50
-SHARES = [0.1, 0.3]
+MOST_WRITES = {0.1: 100, 0.3: 10}
+"""Most writes of a transaction in memory, by the share of them that fails."""
 
-on_servers = pytest.mark.skipif(
-    not sizes.SIZES.every_case_on_servers, reason="at full size: a request takes milliseconds"
-)
+ENGINES = ["memory", "etcd", "dynamodb"] if sizes.SIZES.every_case_on_servers else ["memory"]
+"""On servers at full size: a request takes milliseconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -80,22 +76,18 @@ async def _all_ended(app: Outlast) -> bool:
     return counts == {("default", State.SUCCEEDED): JOBS}
 
 
-@pytest.mark.parametrize(("share", "most_writes"), [(0.1, 100), (0.3, 10)])
+def _engine(name: str, share: float, request: pytest.FixtureRequest) -> Engine:
+    if name == "memory":
+        return MemoryEngine(most_writes=MOST_WRITES[share])
+    own = f"partial-{secrets.token_hex(4)}"
+    server = request.getfixturevalue(name)
+    url = server.url(own) if name == "etcd" else f"{local.url(server, 'tests')}&prefix={own}:"
+    return open_store(url).engine
+
+
+@pytest.mark.parametrize("share", MOST_WRITES)
+@pytest.mark.parametrize("name", ENGINES)
 async def test_every_job_succeeds_though_transactions_fail_in_every_way(
-    share: float, most_writes: int
+    name: str, share: float, request: pytest.FixtureRequest
 ) -> None:
-    await _every_job_runs_once(MemoryEngine(most_writes=most_writes), share)
-
-
-@on_servers
-@pytest.mark.parametrize("share", SHARES)
-async def test_every_job_succeeds_on_etcd(etcd: "EtcdCluster", share: float) -> None:
-    url = etcd.url(f"partial-{secrets.token_hex(4)}")
-    await _every_job_runs_once(open_store(url).engine, share)
-
-
-@on_servers
-@pytest.mark.parametrize("share", SHARES)
-async def test_every_job_succeeds_on_dynamodb(dynamodb: str, share: float) -> None:
-    prefix = f"&prefix=partial-{secrets.token_hex(4)}:"
-    await _every_job_runs_once(open_store(local.url(dynamodb, "tests") + prefix).engine, share)
+    await _every_job_runs_once(_engine(name, share, request), share)

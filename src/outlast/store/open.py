@@ -3,14 +3,13 @@
 import os
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl
 
 from outlast.clock import Clock
 from outlast.core.address import read_address, repr_address
 from outlast.core.ids import Ids
 from outlast.errors import ConfigurationError, OperatorError
 from outlast.store.contract import Store
-from outlast.store.url_options import read_flag, read_seconds, refuse_unknown
+from outlast.store.url_options import read_flag, read_options, read_seconds, refuse_unknown
 
 SQLITE: Final = "sqlite:///"
 SQLITE_OPTIONS: Final = ("adopt", "busy")
@@ -98,8 +97,8 @@ def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:
             f"{repr_address(url)} names no file; write sqlite:///jobs.db, or "
             "sqlite:////var/lib/jobs.db for an absolute path. Jobs in memory would not survive"
         )
-    options = dict(parse_qsl(query, keep_blank_values=True))
     where = repr_address(url)
+    options = read_options(query, where=where)
     adopt = read_flag(options, "adopt", where=where)
     busy = read_seconds(options, "busy", where=where, default=BUSY_TIMEOUT_S)
     refuse_unknown(options, SQLITE_OPTIONS, where=where)

@@ -1,10 +1,13 @@
-"""Options of a store URL: flags, seconds, and the refusal of unknown ones.
+"""Options of a store URL: flags, numbers, and the refusal of repeated and unknown ones.
 
 `where` names the store in an error message; it must not contain a password.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import parse_qsl
 
 from outlast.errors import ConfigurationError
 
@@ -13,6 +16,21 @@ CREDENTIALS: Final = frozenset({"password", "passwd", "pwd", "token", "secret", 
 
 MAX_SECONDS: Final = 3600.0
 """The longest time that an option may ask for."""
+
+_WHOLE: Final = re.compile(r"[0-9]{1,9}")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+
+def read_options(query: str, *, where: str) -> dict[str, str]:
+    """Return the options of a URL's query; raises ConfigurationError if one is repeated."""
+    pairs = parse_qsl(query, keep_blank_values=True)
+    options = dict(pairs)
+    repeated = {name for name, times in Counter(name for name, _ in pairs).items() if times > 1}
+    if repeated:
+        raise ConfigurationError(
+            f"{where} repeats the options {shown_names(options, repeated)}; write each option once"
+        )
+    return options
 
 
 def read_flag(options: Mapping[str, str], name: str, *, where: str, default: bool = False) -> bool:
@@ -25,14 +43,26 @@ def read_flag(options: Mapping[str, str], name: str, *, where: str, default: boo
 
 def read_seconds(options: Mapping[str, str], name: str, *, where: str, default: float) -> float:
     """Return the option in seconds; raises ConfigurationError unless it is from 0 to 3600."""
-    text = options.get(name, str(default))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MAX_SECONDS:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not _NUMBER.fullmatch(text) or float(text) > MAX_SECONDS:
         raise ConfigurationError(f"{where}: {name} is {text!r:.80}; write seconds from 0 to 3600")
-    return seconds
+    return float(text)
+
+
+def read_count(
+    options: Mapping[str, str], name: str, *, where: str, default: int, most: int
+) -> int:
+    """Return the option as a whole number; raises ConfigurationError unless it is 1 to `most`."""
+    text = options.get(name)
+    if text is None:
+        return default
+    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= most:
+        raise ConfigurationError(
+            f"{where}: {name} is {text!r:.80}; write a whole number from 1 to {most}: {name}=8"
+        )
+    return int(text)
 
 
 def refuse_unknown(options: Mapping[str, str], known: Iterable[str], *, where: str) -> None:

@@ -15,11 +15,10 @@ from outlast.core.limits import check_name
 from outlast.errors import ConfigurationError, InvalidArgument
 from outlast.store.keyvalue.shards import MAX_SHARDS
 from outlast.store.keyvalue.store import MAX_SKEW, KeyValueStore
-from outlast.store.url_options import refuse_unknown
+from outlast.store.url_options import read_count, read_options, read_seconds, refuse_unknown
 
 ETCD: Final = "etcd://host:2379,host2:2379/prefix"
 DYNAMODB: Final = "dynamodb://table?region=eu-central-1"
-MAX_SECONDS: Final = 3600.0
 _TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 MIN_TOMBSTONES: Final = timedelta(days=1)
 
@@ -37,11 +36,12 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
     from outlast.store.keyvalue.engines.etcd.tls import tls_context  # noqa: PLC0415 - same
 
     known = {"tls", "ca", "cert", "key", "max_skew", "beat", "busy", "shards"}
+    shown = shown_address(url)
     parts, options = _split(url, known)
     where = parts.netloc.rpartition("@")[2]
     found = tuple(hosts(where))
     if not found:
-        raise ConfigurationError(f"{shown_address(url)} names no host; write for example {ETCD}")
+        raise ConfigurationError(f"{shown} names no host; write for example {ETCD}")
     cluster = Cluster(
         hosts=found,
         user=None if parts.username is None else unquote(parts.username),
@@ -51,16 +51,16 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
     engine = EtcdEngine(
         cluster,
         prefix=_name(parts.path.strip("/") or "outlast"),
-        beat=_seconds(options, "beat", BEAT),
-        timeout=_seconds(options, "busy", TOTAL_TIMEOUT_S),
+        beat=read_seconds(options, "beat", where=shown, default=BEAT),
+        timeout=read_seconds(options, "busy", where=shown, default=TOTAL_TIMEOUT_S),
     )
     return KeyValueStore(
         engine,
         clock=clock,
         ids=ids,
-        max_skew=_skew(options),
-        shards=_shards(options),
-        address=partial(_with_shards, shown_address(url)),
+        max_skew=_skew(options, shown),
+        shards=_shards(options, shown),
+        address=partial(_with_shards, shown),
     )
 
 
@@ -73,29 +73,32 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
     from outlast.store.keyvalue.engines.dynamodb.engine import BEAT, MOST_WRITES, DynamoDBEngine  # noqa: PLC0415 - only when chosen
 
     known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes", "tombstones"}
+    shown = shown_address(url)
     parts, options = _split(url, {*known, "shards"})
     engine = DynamoDBEngine(
         _table(parts, url),
         region=options.get("region"),
         endpoint=_endpoint(options.get("endpoint")),
         prefix=_prefix(options.get("prefix", "")),
-        beat=_seconds(options, "beat", BEAT),
-        most_writes=int(_seconds(options, "most_writes", MOST_WRITES)),
+        beat=read_seconds(options, "beat", where=shown, default=BEAT),
+        most_writes=read_count(
+            options, "most_writes", where=shown, default=MOST_WRITES, most=MOST_WRITES
+        ),
     )
     return KeyValueStore(
         engine,
         clock=clock,
         ids=ids,
-        max_skew=_skew(options),
+        max_skew=_skew(options, shown),
         tombstones=_tombstones(options),
-        shards=_shards(options),
-        address=partial(_with_shards, shown_address(url)),
+        shards=_shards(options, shown),
+        address=partial(_with_shards, shown),
     )
 
 
 def _split(url: str, known: set[str]) -> tuple[SplitResult, dict[str, str]]:
     parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = read_options(parts.query, where=shown_address(url))
     if parts.fragment:
         options["#"] = ""
     refuse_unknown(options, known, where=shown_address(url))
@@ -130,8 +133,9 @@ def _name(text: str) -> str:
         raise ConfigurationError(str(error)) from error
 
 
-def _skew(options: Mapping[str, str]) -> timedelta:
-    return timedelta(seconds=_seconds(options, "max_skew", MAX_SKEW.total_seconds()))
+def _skew(options: Mapping[str, str], where: str) -> timedelta:
+    default = MAX_SKEW.total_seconds()
+    return timedelta(seconds=read_seconds(options, "max_skew", where=where, default=default))
 
 
 def _tombstones(options: Mapping[str, str]) -> timedelta | None:
@@ -149,13 +153,8 @@ def _tombstones(options: Mapping[str, str]) -> timedelta | None:
     return span
 
 
-def _shards(options: Mapping[str, str]) -> int:
-    text = options.get("shards", "1")
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHARDS:
-        raise ConfigurationError(
-            f"shards is {text!r:.80}; write a whole number from 1 to {MAX_SHARDS}: shards=8"
-        )
-    return int(text)
+def _shards(options: Mapping[str, str], where: str) -> int:
+    return read_count(options, "shards", where=where, default=1, most=MAX_SHARDS)
 
 
 def _with_shards(address: str, shards: int) -> str:
@@ -163,20 +162,3 @@ def _with_shards(address: str, shards: int) -> str:
     parts = urlsplit(address)
     query = urlencode({**dict(parse_qsl(parts.query)), "shards": shards}, safe=":/")
     return parts._replace(query=query).geturl()
-
-
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false")
-    if text not in {"true", "false"}:
-        raise ConfigurationError(f"{name} is {text!r:.80}; write true or false")
-    return text == "true"
-
-
-def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
-    try:
-        seconds = float(options.get(name, default))
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MAX_SECONDS:
-        raise ConfigurationError(f"{name} is {options[name]!r:.80}; write a number from 0 to 3600")
-    return seconds

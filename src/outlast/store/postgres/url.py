@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from outlast.core.address import shown_address
 from outlast.errors import ConfigurationError
 from outlast.store.postgres.placeholders import SCHEMA
-
-MAX_WAIT_S = 3600.0
+from outlast.store.url_options import read_flag, read_options, read_seconds
 
 DEFAULT_WAIT_S = 30.0
 """Seconds that a write is retried while the server is unavailable."""
@@ -40,17 +39,17 @@ def parse_url(url: str) -> PostgresUrl:
     Raises ConfigurationError if an option of Outlast has an invalid value.
     """
     parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    own = {name: options.pop(name) for name in _OPTIONS if name in options}
     safe = shown_address(url)
+    options = read_options(parts.query, where=safe)
+    own = {name: options.pop(name) for name in _OPTIONS if name in options}
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
     return PostgresUrl(
         dsn=dsn,
         safe_text=safe,
         schema=_schema(own.get("schema", SCHEMA), safe),
-        pooler=_flag("pooler", own.get("pooler", "false"), safe),
-        notify=_flag("notify", own.get("notify", "true"), safe),
-        wait=_seconds(own.get("wait", str(DEFAULT_WAIT_S)), safe),
+        pooler=read_flag(own, "pooler", where=safe),
+        notify=read_flag(own, "notify", where=safe, default=True),
+        wait=read_seconds(own, "wait", where=safe, default=DEFAULT_WAIT_S),
     )
 
 
@@ -61,19 +60,3 @@ def _schema(name: str, url: str) -> str:
             "underscores, not beginning with a digit or pg_"
         )
     return name
-
-
-def _flag(what: str, text: str, url: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ConfigurationError(f"{url}: {what} is {text!r}; write true or false")
-    return text == "true"
-
-
-def _seconds(text: str, url: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MAX_WAIT_S:
-        raise ConfigurationError(f"{url}: wait is {text!r}; write seconds from 0 to 3600")
-    return seconds
