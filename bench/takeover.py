@@ -35,6 +35,10 @@ ON_SERVER = {"lease": "8s", "renew": "2s", "tick": "250ms", "poll": "250ms"}
 DEFAULTS = {"lease": "15s", "renew": "5s", "tick": "3s", "poll": "5s", "grace": "30s"}
 """The defaults on DynamoDB; the app of the chaos tests has shorter ones."""
 
+DEFAULTS_ELSEWHERE = {**DEFAULTS, "tick": "1s", "poll": "500ms"}
+AFTER_RESTART = 15.0 + 10
+"""The default lease, and ten seconds."""
+
 BEAT = 1
 
 WAITS = ("waits", {"gate": "never"})
@@ -140,6 +144,28 @@ def defaults_on_dynamodb(folder: Path) -> float:
         return asyncio.run(_tree_at(url, folder, DEFAULTS, freeze_tree))
 
 
+def restart(folder: Path) -> float:
+    """From the kill of the only worker to its job's next start; it is started again at once."""
+    return asyncio.run(_restart_at(f"sqlite:///{folder / 'jobs.db'}", folder, DEFAULTS_ELSEWHERE))
+
+
+def restart_on_postgres(folder: Path) -> float:
+    with postgres_server() as server:
+        return asyncio.run(_restart_at(server.new_database(), folder, DEFAULTS_ELSEWHERE))
+
+
+def restart_on_etcd(folder: Path) -> float:
+    with etcd_cluster(folder) as cluster:
+        return asyncio.run(_restart_at(cluster.url("restart"), folder, DEFAULTS_ELSEWHERE))
+
+
+def restart_on_dynamodb(folder: Path) -> float:
+    os.environ.update(dynamodb.CREDENTIALS)
+    with dynamodb.dynamodb_local(folder) as server:
+        url = dynamodb.url(server.endpoint, secrets.token_hex(6))
+        return asyncio.run(_restart_at(url, folder, DEFAULTS))
+
+
 def etcd_leader(folder: Path) -> float:
     """From the kill of etcd's leader to the next job stored."""
     with etcd_cluster(folder) as cluster:
@@ -163,6 +189,7 @@ CASES = (
     Case("a worker stops at the second signal", second_signal, 2.0),
     Case("children end after their supervisor", orphans, LEASE + 1),
     Case("good jobs beside a deadly one wait", deadly, 1.0),
+    Case("restart, default settings: a killed worker's job starts again", restart, AFTER_RESTART),
 )
 SERVERS = (
     Case("PostgreSQL: a killed worker's job starts again", on_postgres, 1.0),
@@ -171,6 +198,9 @@ SERVERS = (
     Case(
         "DynamoDB, default settings: a frozen worker's job starts again", defaults_on_dynamodb, 25
     ),
+    Case("restart on PostgreSQL, default settings", restart_on_postgres, AFTER_RESTART),
+    Case("restart on etcd, default settings", restart_on_etcd, AFTER_RESTART),
+    Case("restart on DynamoDB, default settings", restart_on_dynamodb, AFTER_RESTART),
     Case("etcd: a job is stored after the leader's kill", etcd_leader, 3.0),
 )
 
@@ -253,6 +283,19 @@ async def _tree_at(
         end(first)
         ended = time.monotonic()
         return _again(notes, job.id) - ended
+
+
+async def _restart_at(url: str, folder: Path, settings: dict[str, str]) -> float:
+    notes, env = Notes(folder), {"CHAOS_URL": url}
+    with worker_trees(folder) as grow:
+        async with register(Outlast(url), notes) as app:
+            [job] = await app.enqueue_many(bound(app, [WAITS], {}))
+        first = grow(env=env, **settings).ready()
+        until(lambda: notes.of(job.id), what="its run")
+        first.kill()
+        killed = time.monotonic()
+        grow(env=env, **settings)
+        return _again(notes, job.id) - killed
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,9 +12,12 @@ import pytest
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, WorkerInfo
 from outlast.process_identity import process_name
+from outlast.store.keyvalue.engine import Key, Write
+from outlast.store.keyvalue.key_layout import LIVENESS, LOCK
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.stores import ids_for_test
+from outlast.worker.supervisor import identity
 from outlast.worker.supervisor.identity import identify, join_identity, remove_boot_lock
 from outlast.worker.supervisor.options import WorkerOptions
 from support.dead_process import dead_process_name
@@ -96,6 +99,49 @@ async def test_stopping_worker_does_not_wait_until_its_killed_child_counts_as_de
 
     await child.close()
     await supervisor.close()
+
+
+async def _left_on_another_machine(store: KeyValueStore, name: str) -> None:
+    """Leave the lock of a worker that was killed there."""
+    owner = "store.0123456789abcdef.1.1.gone"
+    lock = Write(Key(LOCK, name), {"is_shared": False, "holders": [f"{owner}.1"]})
+    assert await store.engine.transact({}, [lock, Write(Key(LIVENESS, owner), {"beats": 7})])
+
+
+async def test_generated_name_does_not_wait_for_a_dead_worker_of_another_machine(
+    clock: FakeClock,
+) -> None:
+    watched = 0.0  # this clock stands still: no holder would ever count as dead
+    store = KeyValueStore(MemoryEngine(), clock=clock, watched=lambda: watched)
+    await store.open()
+    await _left_on_another_machine(store, f"worker.{HOST}-1")
+
+    async with asyncio.timeout(120):
+        assert await named(store) == f"{HOST}-2"
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("topology", "lock", "what"),
+    [("pool", "worker.one", "the name 'one'"), ("single", "scope.one", "the scope 'one'")],
+)
+async def test_given_name_waits_and_one_line_says_for_what_and_how_long(
+    store: KeyValueStore,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    topology: str,
+    lock: str,
+    what: str,
+) -> None:
+    monkeypatch.setattr(identity, "SILENT_WAIT_S", 0.0)
+    await _left_on_another_machine(store, lock)
+
+    options = WorkerOptions(app="app", instance_id="one", topology=topology, scope="one")
+    got = await identify(store, options, process_name(SUPERVISED_BOOT_PREFIX, "new"))
+    await got.release()
+
+    [line] = [line for line in caplog.messages if f"waiting for {what}" in line]
+    assert "no heartbeat for 0.25 s" in line
 
 
 async def test_the_name_of_a_worker_that_is_proved_dead_is_free_at_once(

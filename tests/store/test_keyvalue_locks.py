@@ -1,6 +1,7 @@
 """Locks of the key-value store: whose holders are dead, shared ones, deserted workers."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
@@ -11,18 +12,19 @@ import pytest
 
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo
-from outlast.errors import StoreUnavailable
+from outlast.errors import StoreClosed, StoreUnavailable
+from outlast.process_identity import UNKNOWN_SCOPE, process_scope
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import LEASE as NAME
 from outlast.store.keyvalue.engine import Conditions, Keep, Key, Write
 from outlast.store.keyvalue.liveness import Liveness
-from outlast.store.keyvalue.locks import Lock
+from outlast.store.keyvalue.locks import KeyValueLocks, Lock
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import HOUR, LEASE, TYPE, put, settle, take
 from outlast.testing.conformance.factories import SUCCEEDED as DONE
 from outlast.testing.stores import ids_for_test
-from support.dead_process import dead_process_name
+from support.dead_process import dead_process_name, stopped_process_name
 from support.engines.memory import MemoryEngine
 
 from .sqlite_helpers import PATIENCE
@@ -90,6 +92,13 @@ async def _die_with(engine: MemoryEngine, name: str, *, shared: bool = True) -> 
     assert await engine.transact({}, [lock, life])
 
 
+async def _left_by(engine: MemoryEngine, owner: str) -> None:
+    """Leave a lock and a sign of life, as a process leaves them that was killed."""
+    lock = Write(Key(key_layout.LOCK, "host-1"), {"is_shared": False, "holders": [f"{owner}.1"]})
+    life = Write(Key(key_layout.LIVENESS, owner), {"beats": 7})
+    assert await engine.transact({}, [lock, life])
+
+
 async def _until_lost(lock: Lock) -> None:
     async with asyncio.timeout(PATIENCE):
         while not lock.is_lost:  # noqa: ASYNC110 - a thread's
@@ -107,6 +116,72 @@ async def test_lock_of_a_dead_holder_is_taken_over_and_its_liveness_record_delet
     assert vacant == {"host-1"}
     assert lock is not None
     assert await engine.get([Key(key_layout.LIVENESS, "gone")]) == [None]
+
+
+@pytest.mark.parametrize("has_leases", [False, True])
+async def test_lock_of_a_process_that_the_kernel_proves_dead_is_free_without_watching_it(
+    engine: MemoryEngine, *, has_leases: bool
+) -> None:
+    engine.leases = _Leases(engine) if has_leases else None
+    store, owner = await _opened(engine, stands_still), dead_process_name("store.")
+    await _left_by(engine, owner)
+
+    vacant = await store.free_locks(["host-1"])
+    lock = await store.acquire_lock_at_once("host-1")
+
+    assert vacant == {"host-1"}
+    assert lock is not None
+    assert await engine.get([Key(key_layout.LIVENESS, owner)]) == [None]
+    await store.close()
+
+
+async def test_lock_of_a_frozen_process_is_not_free(engine: MemoryEngine) -> None:
+    store = await _opened(engine, stands_still)
+    with stopped_process_name("store.") as owner:
+        await _left_by(engine, owner)
+
+        assert await store.acquire_lock_at_once("host-1") is None
+    await store.close()
+
+
+@pytest.mark.parametrize("scope", [UNKNOWN_SCOPE, "0123456789abcdef"])
+async def test_lock_of_a_process_elsewhere_is_free_only_after_watching_it(
+    engine: MemoryEngine, store: KeyValueStore, scope: str
+) -> None:
+    await _left_by(engine, dead_process_name("store.").replace(process_scope(), scope))
+
+    at_once = await store.acquire_lock_at_once("host-1")
+    lock = await store.acquire_lock("host-1")
+
+    assert at_once is None
+    assert lock is not None
+
+
+def test_forked_child_acquires_no_lock_of_a_store_that_its_parent_opened(
+    engine: MemoryEngine,
+) -> None:
+    """The lock would name the parent, and count as free when that has ended."""
+    locks, exit_code = KeyValueLocks(engine, "store.parent"), 1
+    child = os.fork()
+    if child == 0:
+        try:
+            locks.acquire_lock("host-1").send(None)
+        except StoreClosed:
+            exit_code = 0
+        finally:
+            os._exit(exit_code)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+async def test_lock_of_another_store_of_this_process_is_not_free(engine: MemoryEngine) -> None:
+    first, second = await _opened(engine), await _opened(engine, stands_still)
+
+    held = await first.acquire_lock("host-1")
+
+    assert held is not None
+    assert await second.acquire_lock_at_once("host-1") is None
+    await asyncio.gather(first.close(), second.close())
 
 
 async def test_lock_outlives_a_blocked_event_loop() -> None:

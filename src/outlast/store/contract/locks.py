@@ -1,7 +1,8 @@
 """Contract: named locks."""
 
 from collections.abc import Collection
-from typing import Protocol
+from datetime import timedelta
+from typing import Protocol, runtime_checkable
 
 
 class HeldLock(Protocol):
@@ -47,4 +48,21 @@ class Locks(Protocol):
         The check acquires each lock for an instant, so another process may fail to acquire it just
         then. Acquire the lock before acting on the result.
         """
+        ...
+
+
+@runtime_checkable
+class WatchedLocks(Protocol):
+    """Locks whose holders on other machines are judged by watching their heartbeats.
+
+    There `acquire_lock` and `free_locks` wait until it is certain whether such a holder is alive.
+    """
+
+    @property
+    def watch_time(self) -> timedelta:
+        """For how long a holder is watched before it counts as dead."""
+        ...
+
+    async def acquire_lock_at_once(self, name: str) -> HeldLock | None:
+        """Acquire the lock exclusively; None also if only watching could tell that."""
         ...

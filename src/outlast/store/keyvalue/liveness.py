@@ -1,5 +1,8 @@
 """Liveness of lock holders: one record per open store, and checks of other stores' records.
 
+The name of an owner says which process it is. If it ran on this machine and the kernel proves its
+process dead, it is dead at once. Any other owner is judged by its record.
+
 Where the engine has leases, the record is bound to one: the engine deletes it when the lease
 expires. Elsewhere the store keeps changing the record, and a check watches whether it changes.
 """
@@ -9,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from outlast.process_identity import proved_dead
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import LEASE, Engine, EngineLeases, Keep, Key, StoredItem, Write
 
@@ -125,10 +129,13 @@ class Liveness:
         An owner with an engine lease is found alive only with `closely`, which compares two
         reads of the lease, at least a second apart.
         """
-        names = sorted(owners)
+        proved = proved_dead(owners)
+        names = sorted(set(owners) - proved)
+        if not names:
+            return dict.fromkeys(proved, True)
         found = await self._monitor.read([_key(owner) for owner in names])
         answers = [await self._is_dead(item, closely=closely) for item in found]
-        return dict(zip(names, answers, strict=True))
+        return {**dict.fromkeys(proved, True), **dict(zip(names, answers, strict=True))}
 
     def delete_records(self, owners: Collection[str]) -> list[Write]:
         """Return the writes that delete the records of `owners`."""

@@ -1,10 +1,11 @@
 """Named locks: one record per lock lists its holders, and only live holders count.
 
 An acquire that meets another holder checks its liveness. So a lock is free soon after all its
-holders died, however they died.
+holders died, however they died: at once if they ran on this machine, else as `liveness` tells.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ from threading import Event, Thread
 from threading import Lock as Mutex
 
 from outlast.core.limits import check_name
-from outlast.errors import OperatorError
+from outlast.errors import OperatorError, StoreClosed
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Key, StoredItem, Value, Write
 from outlast.store.keyvalue.liveness import MISSED_HEARTBEATS, Liveness
@@ -60,7 +61,8 @@ class Lock:
 class KeyValueLocks:
     """All locks that one open store holds. `owner` tells its locks from all others.
 
-    `now` returns the seconds by which other holders are watched.
+    `owner` is a process name, so that the kernel of its machine can prove it dead. `now` returns
+    the seconds by which other holders are watched.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class KeyValueLocks:
         """Hold no lock yet; the first acquire starts the heartbeat thread."""
         self._engine = engine
         self._owner = owner
+        self._owner_pid = os.getpid()
         self._count = 0
         self._held: dict[str, Lock] = {}
         self._acquiring: set[str] = set()
@@ -80,16 +83,26 @@ class KeyValueLocks:
         self._heartbeat_thread: Thread | None = None
         self._is_stopped = Event()
 
-    async def acquire_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        """Acquire a lock, exclusively or shared; return None if a live holder excludes it."""
+    async def acquire_lock(
+        self, name: str, *, shared: bool = False, watch: bool = True
+    ) -> Lock | None:
+        """Acquire a lock, exclusively or shared; return None if a live holder excludes it.
+
+        Without `watch` a holder of whom nothing is known at once counts as alive. Raises
+        StoreClosed in a forked child process: its locks would end with its parent.
+        """
         check_name(name, what="lock name")
+        if os.getpid() != self._owner_pid:
+            raise StoreClosed(
+                "the store was opened before a fork; open another store in the child process"
+            )
         self._count += 1
         lock = Lock(self, name, f"{self._owner}.{self._count}")
         await self._start_heartbeat()
         # Before the write: a check in this process must not count the holder as dead meanwhile.
         self._acquiring.add(lock.number)
         try:
-            if not await self._acquire(lock, shared=shared):
+            if not await self._acquire(lock, shared=shared, watch=watch):
                 return None
             self._held[lock.number] = lock
         except BaseException:
@@ -150,13 +163,14 @@ class KeyValueLocks:
         """Stop the heartbeat."""
         self._is_stopped.set()
 
-    async def _acquire(self, lock: Lock, *, shared: bool) -> bool:
+    async def _acquire(self, lock: Lock, *, shared: bool, watch: bool) -> bool:
         while True:
             [item] = await self._read([lock.name])
             record = LockRecord(is_shared=shared) if item is None else _from_value(item.value)
             dead: set[str] = set()
             if item is not None and not (shared and record.is_shared):
-                if not await self._is_free(item):
+                is_free = self._is_free(item) if watch else self._is_known_free(item)
+                if not await is_free:
                     return False
                 dead = {_owner_of(number) for number in record.numbers} - {self._owner}
                 record = LockRecord(is_shared=shared)
@@ -187,6 +201,10 @@ class KeyValueLocks:
             [item] = await self._read([item.key.sort])
             if item is None:
                 return False
+
+    async def _is_known_free(self, item: StoredItem) -> bool:
+        [is_free] = await self._are_free([item])
+        return bool(is_free)
 
     async def _are_free(
         self, found: Sequence[StoredItem | None], *, closely: bool = False

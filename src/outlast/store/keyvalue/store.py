@@ -11,6 +11,7 @@ from typing import Final
 from outlast.clock import Clock
 from outlast.core.ids import Ids
 from outlast.errors import ConfigurationError, SchemaTooNew, StoreClosed
+from outlast.process_identity import process_name
 from outlast.store.contract import Capability, Migratable, PollingDefaults
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.keyvalue import clocks, hot_partition, intent_recovery, numbering
@@ -18,6 +19,7 @@ from outlast.store.keyvalue.checked_engine import CheckedEngine
 from outlast.store.keyvalue.clocks import FleetClock, LeaseClock
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Engine, Key, Write
+from outlast.store.keyvalue.liveness import MISSED_HEARTBEATS
 from outlast.store.keyvalue.locks import KeyValueLocks, Lock
 from outlast.store.keyvalue.notifications import EngineWatchBridge
 from outlast.store.keyvalue.number_source import NumberSource
@@ -173,7 +175,8 @@ class KeyValueStore(
             await self._engine.close()
             raise
         context = self._new_context()
-        locks = KeyValueLocks(self._engine, secrets.token_hex(8), self._watched)
+        owner = process_name("store.", secrets.token_hex(8))
+        locks = KeyValueLocks(self._engine, owner, self._watched)
         self._parts = OpenParts(context, locks, TransferGate(self._engine, context.now))
         if not is_new:
             await numbering.raise_numbers(context)
@@ -218,6 +221,15 @@ class KeyValueStore(
     ) -> Lock | None:
         """Acquire a named lock; return None if a live holder excludes it."""
         return await self._locks.acquire_lock(name, shared=shared)
+
+    async def acquire_lock_at_once(self, name: str) -> Lock | None:
+        """Acquire a named lock; return None unless it is certain that no live holder has it."""
+        return await self._locks.acquire_lock(name, watch=False)
+
+    @property
+    def watch_time(self) -> timedelta:
+        """For how long a lock holder elsewhere is watched before it counts as dead."""
+        return timedelta(seconds=MISSED_HEARTBEATS * self._engine.limits.beat)
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         """Return those of `names` that no live process holds."""

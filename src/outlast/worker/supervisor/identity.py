@@ -1,12 +1,13 @@
 """The identity of a worker: a stable name, protected by a lock that dies with its process."""
 
 import asyncio
+import logging
 import os
 import re
 import socket
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Protocol
@@ -17,12 +18,17 @@ from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
 from outlast.errors import ConfigurationError, OperatorError
 from outlast.process_identity import ProcessMark, proved_dead, proved_running
 from outlast.store.contract import Capability, HasCapabilities
-from outlast.store.contract.locks import HeldLock, Locks
+from outlast.store.contract.locks import HeldLock, Locks, WatchedLocks
 from outlast.store.contract.workers import Workers
 from outlast.worker.supervisor.options import WorkerOptions
 
+log = logging.getLogger("outlast.worker")
+
 LOCK_REMOVAL_TIMEOUT_S: Final = 0.25
 """Seconds that a stopping worker waits for its boot's lock."""
+
+SILENT_WAIT_S: Final = 1.0
+"""Seconds of a wait for a name after which a line says what it waits for."""
 
 MAX_NAME_LENGTH: Final = 100
 
@@ -99,7 +105,9 @@ async def join_identity(store: Locks, holder: LeaseHolder) -> HeldLock | None:
 
 
 async def _scope_lock(store: Locks, scope: str) -> HeldLock:
-    lock = await store.acquire_lock(f"scope.{_check_length(scope, what='scope')}", lasting=True)
+    lock_name = f"scope.{_check_length(scope, what='scope')}"
+    with _announced_wait(store, f"the scope {scope!r}"):
+        lock = await store.acquire_lock(lock_name, lasting=True)
     if lock is None:
         raise IdentityInUse(
             f"a worker of topology single serves the scope {scope!r} already; stop that one, or "
@@ -111,7 +119,8 @@ async def _scope_lock(store: Locks, scope: str) -> HeldLock:
 async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
         _check_length(given, what="instance id")
-        lock = await store.acquire_lock(f"worker.{given}", lasting=True)
+        with _announced_wait(store, f"the name {given!r}"):
+            lock = await store.acquire_lock(f"worker.{given}", lasting=True)
         if lock is None:
             raise IdentityInUse(
                 f"a worker named {given!r} is running already; stop that one, or give this one "
@@ -122,10 +131,36 @@ async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, Held
     in_use = await _names_in_use(store)
     for number in count(1):
         name = f"{host}-{number}"
-        lock_name = f"worker.{name}"
-        if name not in in_use and (lock := await store.acquire_lock(lock_name, lasting=True)):
+        if name not in in_use and (lock := await _lock_at_once(store, f"worker.{name}")):
             return name, lock
     raise AssertionError("count() never ends")
+
+
+async def _lock_at_once(store: Locks, name: str) -> HeldLock | None:
+    """Acquire the lock of a generated name; there are others, so no holder is watched for it."""
+    if isinstance(store, WatchedLocks):
+        return await store.acquire_lock_at_once(name)
+    return await store.acquire_lock(name, lasting=True)
+
+
+@contextmanager
+def _announced_wait(store: Locks, what: str) -> Iterator[None]:
+    """Log one line if it takes more than an instant to know whether a holder is alive."""
+    if not isinstance(store, WatchedLocks):
+        yield
+        return
+    notice = asyncio.get_running_loop().call_later(
+        SILENT_WAIT_S,
+        log.warning,
+        "waiting for %s: its last worker ran on another machine or in another container and has "
+        "not stopped in order; it counts as dead once it has sent no heartbeat for %g s",
+        what,
+        store.watch_time.total_seconds(),
+    )
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 async def _names_in_use(store: IdentityStore) -> set[str]:

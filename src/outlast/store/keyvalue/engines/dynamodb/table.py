@@ -140,28 +140,28 @@ class Table:
 
     def describe(self) -> Any:
         """Return the table description."""
-        with self._translated():
-            return self._client.describe_table(TableName=self.name)["Table"]
+        with self._translated() as client:
+            return client.describe_table(TableName=self.name)["Table"]
 
     def _create(self) -> Any:
-        with self._translated():
+        with self._translated() as client:
             # In use: another process creates it.
-            with suppress(self._client.exceptions.ResourceInUseException):
-                self._client.create_table(
+            with suppress(client.exceptions.ResourceInUseException):
+                client.create_table(
                     TableName=self.name,
                     KeySchema=KEYS,
                     AttributeDefinitions=_TYPES,
                     BillingMode="PAY_PER_REQUEST",
                 )
-            self._client.get_waiter("table_exists").wait(TableName=self.name)
+            client.get_waiter("table_exists").wait(TableName=self.name)
         with suppress(StoreReadOnly):  # works without; `db status` shows it
             self.expire()
         return self.describe()
 
     def expires_by(self) -> str:
         """Return the attribute by which items expire; empty if expiry is off."""
-        with self._translated():
-            answer = self._client.describe_time_to_live(TableName=self.name)
+        with self._translated() as client:
+            answer = client.describe_time_to_live(TableName=self.name)
         told = answer["TimeToLiveDescription"]
         is_on = told["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}
         return told.get("AttributeName", "") if is_on else ""
@@ -175,24 +175,20 @@ class Table:
             return
         wanted = {"Enabled": True, "AttributeName": EXPIRES_AT}
         try:
-            with self._translated():
-                self._client.update_time_to_live(
-                    TableName=self.name, TimeToLiveSpecification=wanted
-                )
+            with self._translated() as client:
+                client.update_time_to_live(TableName=self.name, TimeToLiveSpecification=wanted)
         except StoreCorrupt:
             if not self.expires_by():  # another process turned it on
                 raise
 
     def read(self, keys: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
         """Return the items found, and the keys left unprocessed; StoreBusy if those are all."""
-        with self._translated():
+        with self._translated() as client:
             if len(keys) == 1:
-                answer = self._client.get_item(
-                    TableName=self.name, Key=keys[0], ConsistentRead=True
-                )
+                answer = client.get_item(TableName=self.name, Key=keys[0], ConsistentRead=True)
                 return [answer["Item"]] if "Item" in answer else [], []
             wanted = {self.name: {"Keys": list(keys), "ConsistentRead": True}}
-            answer = self._client.batch_get_item(RequestItems=wanted)
+            answer = client.batch_get_item(RequestItems=wanted)
         left = answer["UnprocessedKeys"].get(self.name, {}).get("Keys", [])
         if len(left) == len(keys):
             raise throttled("every key was left unprocessed", self.name)
@@ -210,8 +206,8 @@ class Table:
             **_between(span),
             **({} if after is None else {"ExclusiveStartKey": after}),
         }
-        with self._translated():
-            answer = self._client.query(**asked)
+        with self._translated() as client:
+            answer = client.query(**asked)
         return answer["Items"], answer.get("LastEvaluatedKey")
 
     def scan(self, start: str, after: Any) -> tuple[list[Any], Any]:
@@ -223,15 +219,15 @@ class Table:
             "ExpressionAttributeValues": {":start": {"S": start}},
             **({} if after is None else {"ExclusiveStartKey": after}),
         }
-        with self._translated():
-            answer = self._client.scan(**asked)
+        with self._translated() as client:
+            answer = client.scan(**asked)
         return answer["Items"], answer.get("LastEvaluatedKey")
 
     def write(self, items: Sequence[Mapping[str, Any]], token: str) -> frozenset[str]:
         """Write all items in one transaction; return why not, or an empty set on success."""
-        with self._translated():
+        with self._translated() as client:
             try:
-                self._write(items, token)
+                _write(client, items, token)
             except ClientError as error:
                 reasons = conflict(error)
                 if not reasons:
@@ -239,18 +235,10 @@ class Table:
                 return reasons
         return frozenset()
 
-    def _write(self, items: Sequence[Mapping[str, Any]], token: str) -> None:
-        if len(items) == 1 and next(iter(items[0])) in _SINGLE:
-            [(kind, own)] = items[0].items()
-            getattr(self._client, _SINGLE[kind])(**own)
-        else:
-            asked = {"TransactItems": list(items), "ClientRequestToken": token}
-            self._client.transact_write_items(**asked)
-
     def advance(self, where: Mapping[str, Any], by: int, mark: str) -> int:
         """Add to a counter; a request sent twice adds twice."""
-        with self._translated():
-            answer = self._client.update_item(
+        with self._translated() as client:
+            answer = client.update_item(
                 TableName=self.name,
                 Key=where,
                 UpdateExpression=f"ADD #last :by SET {VERSION} = :mark",
@@ -261,12 +249,13 @@ class Table:
         return int(answer["Attributes"][LAST]["N"])
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[Any]:
+        """Yield the client for a request, so that the one that is refused is the one discarded."""
         sent = SystemClock().monotonic()
         _ANSWERED.date = None
         try:
             client = self._client
-            yield
+            yield client
         except (ClientError, BotoCoreError) as error:
             if is_about_credentials(error):
                 self._renew(client)  # the next attempt reads them anew
@@ -275,6 +264,15 @@ class Table:
             if _ANSWERED.date is not None:
                 at = parsedate_to_datetime(_ANSWERED.date)
                 self.latest_time = ServerTime(at, sent, SystemClock().monotonic())
+
+
+def _write(client: Any, items: Sequence[Mapping[str, Any]], token: str) -> None:
+    if len(items) == 1 and next(iter(items[0])) in _SINGLE:
+        [(kind, own)] = items[0].items()
+        getattr(client, _SINGLE[kind])(**own)
+    else:
+        asked = {"TransactItems": list(items), "ClientRequestToken": token}
+        client.transact_write_items(**asked)
 
 
 def _between(span: KeyRange) -> dict[str, Any]:
