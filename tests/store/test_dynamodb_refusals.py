@@ -251,8 +251,8 @@ async def test_missing_credentials_are_named(dynamodb: str, tmp_path: object) ->
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", f"{tmp_path}/none")
         patch.setenv("AWS_CONFIG_FILE", f"{tmp_path}/none")
-        # Another region: clients are kept, and with them the credentials they were made with.
-        url = local.url(dynamodb, "jobs").replace("eu-central-1", "eu-north-1")
+        # A region of its own: clients are kept by region, with the credentials they were made with.
+        url = local.url(dynamodb, "jobs").replace("eu-central-1", "sa-east-1")
 
         with pytest.raises(StoreReadOnly, match="no credentials for table jobs"):
             open_store(url).exists()
