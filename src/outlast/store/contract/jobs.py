@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from outlast.core.change import Change
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
+from outlast.core.metadata import labels_of
 from outlast.core.overview import JobCounts
 from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.state import State
@@ -51,6 +52,7 @@ class Filter:
     group: str | None = None  # id of a group: its members, every link of a chain
     key: str | None = None  # chains that hold this key, in any bucket, or this active key
     prefix: str | None = None  # first characters of the job id
+    labels: frozenset[str] = frozenset()  # tags and meta values; see `core/metadata.py`
 
     def fits(self, job: Job) -> bool:
         """Return whether the job matches, ignoring `group` and `key`."""
@@ -59,6 +61,7 @@ class Filter:
             and (self.queue is None or job.queue == self.queue)
             and (self.type is None or job.type == self.type)
             and (self.prefix is None or job.id.startswith(self.prefix))
+            and (not self.labels or self.labels <= labels_of(job.metadata))
         )
 
 
@@ -191,7 +194,10 @@ class Jobs(Protocol):
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         """Return jobs that match, the newest `seq` first; `before` is the last `seq` seen.
 
-        A detached job (see `RecoveryReads`) is listed only if the filter has no states.
+        A detached job (see `RecoveryReads`) is listed only if the filter has no states. The SQL
+        stores find labels by rows of their own; the other stores read every job that the rest of
+        the filter leaves, at most `MAX_LABEL_SCAN` of them per call. If they find none until then,
+        they raise InvalidArgument, which says how to narrow the filter.
         """
         ...
 

@@ -171,6 +171,7 @@ def _uniform_values(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "template_id": first.template_id,
         "template_at": micros(first.template_at),
         "schedule_id": first.schedule_id,
+        "metadata": first.metadata,
     }
 
 
