@@ -124,6 +124,19 @@ def check_metadata(text: str) -> None:
         )
 
 
+def extended(
+    text: str | None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    tags: Iterable[str] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> str | None:
+    """Return the stored text of this metadata with more, as `merged` merges them."""
+    if headers is None and tags is None and meta is None:
+        return text
+    return to_text(merged(from_text(text), checked(headers=headers, tags=tags, meta=meta)))
+
+
 def tag_label(tag: str) -> str:
     """Return the label of a tag; InvalidArgument if no job can have it."""
     return f"tag:{_check_text(tag, 'a tag', MAX_TAG)}"
@@ -145,6 +158,14 @@ def meta_label(name: str, value: Any) -> str:
     return f"meta.{valid}:{text}"
 
 
+def labels_to_match(
+    *, tags: Iterable[str] | None, meta: Mapping[str, Any] | None
+) -> frozenset[str]:
+    """Return the labels that a job must have; InvalidArgument if no job can have them."""
+    named = () if meta is None else (meta_label(name, value) for name, value in _named(meta))
+    return frozenset((*map(tag_label, () if tags is None else _tags(tags)), *named))
+
+
 def labels_of(text: str | None) -> frozenset[str]:
     """Return the labels of a stored text."""
     return from_text(text).labels
@@ -160,7 +181,9 @@ def _label_text(value: Any) -> str | None:
 
 def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(headers, Mapping):
-        raise InvalidArgument(f'headers is {repr_short(headers)}; give a mapping: {{"name": "text"}}')
+        raise InvalidArgument(
+            f'headers is {repr_short(headers)}; give a mapping: {{"name": "text"}}'
+        )
     if len(headers) > MAX_HEADERS:
         raise InvalidArgument(f"there are {len(headers)} headers; at most {MAX_HEADERS} are kept")
     for name, value in headers.items():
@@ -182,20 +205,25 @@ def _tags(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+def _named(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     if not isinstance(meta, Mapping):
         raise InvalidArgument(f'meta is {repr_short(meta)}; give a mapping: {{"tenant": "acme"}}')
-    if len(meta) > MAX_META:
+    return list(meta.items())
+
+
+def _meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    named = _named(meta)
+    if len(named) > MAX_META:
         raise InvalidArgument(
-            f"meta has {len(meta)} names; at most {MAX_META} are kept, so {_SMALLER}"
+            f"meta has {len(named)} names; at most {MAX_META} are kept, so {_SMALLER}"
         )
-    for name in meta:
+    for name, _ in named:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidArgument(
                 f"a name in meta is {repr_short(name)}; use 1 to 64 of the characters "
                 "A-Z a-z 0-9 _ . -"
             )
-    return {name: _value(value, f"meta.{name}", 1) for name, value in meta.items()}
+    return {name: _value(value, f"meta.{name}", 1) for name, value in named}
 
 
 def _value(value: Any, path: str, depth: int) -> Any:

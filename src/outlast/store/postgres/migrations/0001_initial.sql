@@ -56,12 +56,17 @@ CREATE INDEX labels_job ON outlast.labels (job);
 -- The labels that a job with this metadata must have, as `core/metadata.py` defines them.
 CREATE FUNCTION outlast.labels_of(metadata json) RETURNS SETOF text LANGUAGE sql IMMUTABLE
 PARALLEL SAFE AS $$
-  SELECT 'tag:' || t.value FROM json_array_elements_text(metadata -> 'tags') AS t (value)
+  SELECT 'tag:' || t.value
+  FROM json_array_elements_text(
+    CASE json_typeof(metadata -> 'tags') WHEN 'array' THEN metadata -> 'tags' END
+  ) AS t (value)
   UNION ALL
   SELECT 'meta.' || m.name || ':' || m.value
   FROM (
     SELECT e.key AS name, coalesce(e.value #>> '{}', 'null') AS value
-    FROM json_each(metadata -> 'meta') AS e
+    FROM json_each(
+      CASE json_typeof(metadata -> 'meta') WHEN 'object' THEN metadata -> 'meta' END
+    ) AS e
     WHERE json_typeof(e.value) NOT IN ('object', 'array')
   ) AS m
   WHERE length(m.value) <= 256

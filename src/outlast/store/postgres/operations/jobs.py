@@ -51,7 +51,8 @@ class PostgresJobOperations(PostgresOperations):
         if name in _FILTERED_HERE:
             jobs = await self._jobs(name, before=before, **values)
             return [job for job in jobs if what.fits(job)][:limit]
-        return await self._jobs(name, limit=limit, before=before, **values)
+        page = await self._jobs(name, limit=limit, before=before, **values)
+        return [job for job in page if what.is_recent(job)]
 
     async def counts(self) -> JobCounts:
         """Return the number of jobs by queue and state, in one snapshot."""

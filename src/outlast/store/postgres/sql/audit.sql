@@ -56,7 +56,32 @@ SELECT
   (
     SELECT h.job FROM outlast.keys AS h
     WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
-  )
+  ),
+  coalesce(
+    (
+      SELECT json_agg(d.label)
+      FROM outlast.labels_of(j.metadata) AS d (label)
+      WHERE NOT EXISTS (
+        SELECT 1 FROM outlast.labels AS h
+        WHERE h.label = d.label AND h.seq = j.seq AND h.job = j.id
+      )
+    ),
+    '[]'
+  )::text,
+  coalesce(
+    (
+      SELECT json_agg(h.label)
+      FROM outlast.labels AS h
+      WHERE h.job = j.id
+        AND (
+          h.seq <> j.seq
+          OR NOT EXISTS (
+            SELECT 1 FROM outlast.labels_of(j.metadata) AS d (label) WHERE d.label = h.label
+          )
+        )
+    ),
+    '[]'
+  )::text
 FROM (
   SELECT * FROM outlast.jobs WHERE seq > :after::bigint ORDER BY seq LIMIT :limit::bigint
 ) AS j
@@ -84,6 +109,14 @@ UNION ALL
   SELECT 'event', json_build_array('events id=' || x.id)::text, '', NULL
   FROM outlast.events AS x
   WHERE x.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
+  LIMIT :limit::bigint
+)
+UNION ALL
+(
+  SELECT 'label', json_build_array('labels label=' || x.label || ' job=' || x.job)::text, x.label,
+    NULL
+  FROM outlast.labels AS x
+  WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
   LIMIT :limit::bigint
 )
 UNION ALL

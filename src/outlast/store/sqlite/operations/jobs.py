@@ -40,7 +40,8 @@ class SqliteJobOperations(SqliteOperations):
         if name in _UNFILTERED:
             found = await self._jobs(name, before=before, **values)
             return [job for job in found if what.fits(job)][:limit]
-        return await self._jobs(name, limit=limit, before=before, **values)
+        page = await self._jobs(name, limit=limit, before=before, **values)
+        return [job for job in page if what.is_recent(job)]
 
     async def counts(self) -> JobCounts:
         """Return the number of jobs by queue and state."""
