@@ -137,6 +137,14 @@ def extended(
     return to_text(merged(from_text(text), checked(headers=headers, tags=tags, meta=meta)))
 
 
+def is_sound(text: str | None) -> bool:
+    """Return whether a job may have this text as metadata."""
+    try:
+        return text is None or check_metadata(text) is None
+    except InvalidArgument:
+        return False
+
+
 def tag_label(tag: str) -> str:
     """Return the label of a tag; InvalidArgument if no job can have it."""
     return f"tag:{_check_text(tag, 'a tag', MAX_TAG)}"

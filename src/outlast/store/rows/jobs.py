@@ -14,6 +14,7 @@ from outlast.core.event import EventKind, EventRecord
 from outlast.core.group import ClosePolicy, Group, GroupMode, OnMemberFailure
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job, NewJob
+from outlast.core.metadata import check_metadata
 from outlast.core.run import Claim, RunRecord
 from outlast.core.state import RunStatus, State
 from outlast.core.worker import Topology, WorkerInfo, WorkerRecord
@@ -49,8 +50,10 @@ def insert_shape(job: NewJob) -> tuple[Any, ...]:
 def new_job(job: NewJob, now: int) -> dict[str, Any]:
     """Return the parameters that `add` binds for a job and for all of its shape.
 
-    Raises ValueError if it is due, or must start, after the year 9999.
+    Raises ValueError if it is due, or must start, after the year 9999, or has no sound metadata.
     """
+    if job.metadata is not None:
+        check_metadata(job.metadata)
     slot_at = None if job.slot is None else to_micros(job.slot.at)
     due = _due(job, slot_at, now)
     counted_from = due if slot_at is None else slot_at
