@@ -85,6 +85,9 @@ def _check_params_reservations_group(job: JobAudit) -> Found:
 
 
 def _check_labels(job: JobAudit) -> Found:
+    if not job.metadata_is_sound:
+        what = "has headers, tags or meta that cannot be read"
+        yield ViolationCode.METADATA_INVALID, what, [job.row]
     missing, surplus = job.missing_labels, job.surplus_labels
     if missing or surplus:
         what = f"lacks {len(missing)} label rows and has {len(surplus)} surplus ones"

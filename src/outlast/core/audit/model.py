@@ -102,7 +102,7 @@ class JobAudit:
     group, or if the group is missing; `is_member` distinguishes the two. `active_key` is the key
     that the job was added with, and `key_holder` the root of the chain that holds it.
     `missing_bodies` are rows of long texts that the job or its runs refer to. `missing_labels` are
-    labels of its metadata without a row, `surplus_labels` rows that its metadata does not demand.
+    labels of its metadata without a row, `surplus_labels` rows that it does not demand.
     """
 
     id: JobId
@@ -123,6 +123,7 @@ class JobAudit:
     active_key: str | None = None
     key_holder: JobId | None = None
     missing_bodies: tuple[str, ...] = ()
+    metadata_is_sound: bool = True
     missing_labels: tuple[str, ...] = ()
     surplus_labels: tuple[str, ...] = ()
 

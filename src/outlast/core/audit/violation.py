@@ -48,6 +48,7 @@ class ViolationCode(StrEnum):
     DANGLING_EVENT = "dangling_event"  # an event whose job is missing
     DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
     DANGLING_BODY = "dangling_body"  # a long text that no job or run refers to
+    METADATA_INVALID = "metadata_invalid"  # its headers, tags and meta cannot be read
     LABEL_MISMATCH = "label_mismatch"  # its label rows are not those of its tags and meta
     DANGLING_LABEL = "dangling_label"  # a label whose job is missing
     DANGLING_KEY = "dangling_key"  # an active key whose job is missing
@@ -171,6 +172,9 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.DANGLING_EVENT: _DELETE,
         ViolationCode.DANGLING_STATE_ROW: _DELETE,
         ViolationCode.DANGLING_BODY: _DELETE,
+        ViolationCode.METADATA_INVALID: (
+            "cancel the job if it waits, and enqueue it again: no handler can read it"
+        ),
         ViolationCode.LABEL_MISMATCH: (
             "write the missing rows and delete the surplus ones: only searches read them"
         ),

@@ -19,6 +19,7 @@ from outlast.core.audit.model import (
     StateTable,
 )
 from outlast.core.ids import JobId, RunId
+from outlast.core.metadata import is_sound, labels_of
 from outlast.core.state import State
 from outlast.store.rows.jobs import Row
 
@@ -40,7 +41,8 @@ def job_audit(row: Row) -> JobAudit:
     successors, runs, events, reservations, is_member, group_id, active_key, key_holder, *labels = (
         row
     )
-    missing_labels, surplus_labels = (tuple(json.loads(each)) for each in labels)
+    metadata, stored = labels[0], set(json.loads(labels[1]))
+    demanded = labels_of(metadata) if is_sound(metadata) else frozenset()
     return JobAudit(
         id=JobId(job_id),
         seq=seq,
@@ -59,8 +61,9 @@ def job_audit(row: Row) -> JobAudit:
         group_id=group_id,
         active_key=active_key,
         key_holder=key_holder,
-        missing_labels=missing_labels,
-        surplus_labels=surplus_labels,
+        metadata_is_sound=is_sound(metadata),
+        missing_labels=tuple(sorted(demanded - stored)),
+        surplus_labels=tuple(sorted(stored - demanded)),
     )
 
 

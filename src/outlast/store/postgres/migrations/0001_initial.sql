@@ -53,29 +53,20 @@ CREATE TABLE outlast.labels (
 );
 CREATE INDEX labels_job ON outlast.labels (job);
 
--- The labels that a job with this metadata must have, as `core/metadata.py` defines them.
-CREATE FUNCTION outlast.labels_of(metadata json) RETURNS SETOF text LANGUAGE sql IMMUTABLE
-PARALLEL SAFE AS $$
-  SELECT 'tag:' || t.value
-  FROM json_array_elements_text(
-    CASE json_typeof(metadata -> 'tags') WHEN 'array' THEN metadata -> 'tags' END
-  ) AS t (value)
-  UNION ALL
-  SELECT 'meta.' || m.name || ':' || m.value
-  FROM (
-    SELECT e.key AS name, coalesce(e.value #>> '{}', 'null') AS value
-    FROM json_each(
-      CASE json_typeof(metadata -> 'meta') WHEN 'object' THEN metadata -> 'meta' END
-    ) AS e
-    WHERE json_typeof(e.value) NOT IN ('object', 'array')
-  ) AS m
-  WHERE length(m.value) <= 256
-$$;
-
+-- The labels are those that `core/metadata.py` defines.
 CREATE FUNCTION outlast.add_labels() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO outlast.labels (label, seq, job)
-  SELECT l.label, NEW.seq, NEW.id FROM outlast.labels_of(NEW.metadata) AS l (label);
+  SELECT 'tag:' || t.value, NEW.seq, NEW.id
+  FROM json_array_elements_text(NEW.metadata -> 'tags') AS t (value)
+  UNION ALL
+  SELECT 'meta.' || m.name || ':' || m.value, NEW.seq, NEW.id
+  FROM (
+    SELECT e.key AS name, coalesce(e.value #>> '{}', 'null') AS value
+    FROM json_each(NEW.metadata -> 'meta') AS e
+    WHERE json_typeof(e.value) NOT IN ('object', 'array')
+  ) AS m
+  WHERE length(m.value) <= 256;
   RETURN NULL;
 END $$;
 

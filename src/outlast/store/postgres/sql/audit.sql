@@ -57,28 +57,12 @@ SELECT
     SELECT h.job FROM outlast.keys AS h
     WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
   ),
+  j.metadata::text,
   coalesce(
     (
-      SELECT json_agg(d.label)
-      FROM outlast.labels_of(j.metadata) AS d (label)
-      WHERE NOT EXISTS (
-        SELECT 1 FROM outlast.labels AS h
-        WHERE h.label = d.label AND h.seq = j.seq AND h.job = j.id
-      )
-    ),
-    '[]'
-  )::text,
-  coalesce(
-    (
-      SELECT json_agg(h.label)
+      SELECT json_agg(h.label || CASE WHEN h.seq = j.seq THEN '' ELSE ' seq=' || h.seq END)
       FROM outlast.labels AS h
       WHERE h.job = j.id
-        AND (
-          h.seq <> j.seq
-          OR NOT EXISTS (
-            SELECT 1 FROM outlast.labels_of(j.metadata) AS d (label) WHERE d.label = h.label
-          )
-        )
     ),
     '[]'
   )::text

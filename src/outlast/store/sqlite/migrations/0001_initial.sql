@@ -45,31 +45,24 @@ CREATE TABLE outlast_labels (
 ) WITHOUT ROWID;
 CREATE INDEX outlast_labels_job ON outlast_labels (job);
 
--- The labels that each job must have, as `core/metadata.py` defines them.
-CREATE VIEW outlast_demanded_labels AS
-SELECT j.seq AS job, 'tag:' || t.value AS label
-FROM outlast_jobs AS j
-CROSS JOIN json_each(j.metadata, '$.tags') AS t
-WHERE j.metadata IS NOT NULL
-UNION ALL
-SELECT m.job, 'meta.' || m.name || ':' || m.value
-FROM (
-  SELECT
-    j.seq AS job,
-    v.key AS name,
-    CASE v.type WHEN 'text' THEN v.value ELSE j.metadata -> v.fullkey END AS value
-  FROM outlast_jobs AS j
-  CROSS JOIN json_each(j.metadata, '$.meta') AS v
-  WHERE j.metadata IS NOT NULL AND v.type NOT IN ('object', 'array')
-) AS m
-WHERE length(m.value) <= 256;
-
--- Every statement that inserts jobs writes their labels by this trigger.
+-- Every statement that inserts jobs writes their labels by this trigger, as `core/metadata.py` defines
+-- them.
 CREATE TRIGGER outlast_jobs_labelled AFTER INSERT ON outlast_jobs
 WHEN NEW.metadata IS NOT NULL
 BEGIN
   INSERT INTO outlast_labels (label, job)
-  SELECT label, job FROM outlast_demanded_labels WHERE job = NEW.seq;
+  SELECT 'tag:' || t.value, NEW.seq
+  FROM json_each(NEW.metadata, '$.tags') AS t
+  UNION ALL
+  SELECT 'meta.' || m.name || ':' || m.value, NEW.seq
+  FROM (
+    SELECT
+      v.key AS name,
+      CASE v.type WHEN 'text' THEN v.value ELSE NEW.metadata -> v.fullkey END AS value
+    FROM json_each(NEW.metadata, '$.meta') AS v
+    WHERE v.type NOT IN ('object', 'array')
+  ) AS m
+  WHERE length(m.value) <= 256;
 END;
 
 CREATE TABLE outlast_waiting (

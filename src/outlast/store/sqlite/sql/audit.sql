@@ -45,22 +45,8 @@ SELECT
     SELECT h.job_id FROM outlast_keys AS h
     WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
   ),
-  (
-    SELECT json_group_array(d.label)
-    FROM outlast_demanded_labels AS d
-    WHERE d.job = j.seq
-      AND NOT EXISTS (
-        SELECT 1 FROM outlast_labels AS h WHERE h.label = d.label AND h.job = d.job
-      )
-  ),
-  (
-    SELECT json_group_array(h.label)
-    FROM outlast_labels AS h
-    WHERE h.job = j.seq
-      AND NOT EXISTS (
-        SELECT 1 FROM outlast_demanded_labels AS d WHERE d.job = h.job AND d.label = h.label
-      )
-  )
+  j.metadata,
+  (SELECT json_group_array(h.label) FROM outlast_labels AS h WHERE h.job = j.seq)
 FROM outlast_jobs AS j
 LEFT JOIN outlast_waiting AS w ON w.job = j.seq
 LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
