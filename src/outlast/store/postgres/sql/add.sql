@@ -27,7 +27,7 @@ j AS (
     n.id, n.seq, :type::text, :name::text, :queue::text, :delivery::text, n.params,
     :max_attempts::integer, t.now, t.due + :within::bigint,
     :group_id::text, :template_id::text, :template_at::bigint, :schedule_id::text,
-    :metadata::text::json
+    :metadata::json
   FROM n, t
 ),
 w AS (

@@ -170,7 +170,7 @@ SELECT l.label, (
   SELECT count(*)
   FROM (
     SELECT 1 FROM outlast.labels AS h WHERE h.label = l.label ORDER BY h.seq LIMIT :most::bigint
-  ) AS some
+  ) AS sample
 )
 FROM unnest(:labels::text[]) AS l (label);
 
