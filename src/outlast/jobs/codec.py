@@ -10,7 +10,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
-from outlast.errors import InvalidParams, InvalidType, PermanentError
+from outlast.errors import InvalidParams, InvalidType, PermanentError, UnfitParams
 from outlast.jobs.payload_limits import check_params, check_value, to_text
 
 _CONFIG: Final = ConfigDict(
@@ -30,7 +30,7 @@ class Codec(Protocol):
         ...
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the params for the handler; InvalidParams if they no longer match it."""
+        """Return the params for the handler; UnfitParams if this process cannot decode them."""
         ...
 
     def partial(self) -> "ParamsCodec":
@@ -74,11 +74,11 @@ class ParamsCodec:
         return to_text(self._to_json, valid, what=self._what)
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the params for the handler; InvalidParams if they no longer match it."""
+        """Return the params for the handler; UnfitParams if this process cannot decode them."""
         try:
             params: dict[str, Any] = self._from_json(text)
         except ValidationError as error:
-            raise InvalidParams(describe_validation_error(self._what, error)) from None
+            raise UnfitParams(describe_validation_error(self._what, error)) from None
         return params
 
 

@@ -2,19 +2,26 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 
 from outlast.core.explain import Explanation, WaitFacts, explain
 from outlast.core.ids import JobId
+from outlast.core.job import Job
+from outlast.core.refusals import MAX_UNFIT, Refusals
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
 from outlast.process_identity import proved_dead
 from outlast.store.contract import Store
 
 
-async def explain_job(store: Store, job_id: JobId) -> Explanation | None:
-    """Return every gate of a job; None if there is no such job."""
+async def explain_job(
+    store: Store, job_id: JobId, *, max_unfit: timedelta = MAX_UNFIT
+) -> Explanation | None:
+    """Return every gate of a job; None if there is no such job. `max_unfit` is the setting."""
     facts = await store.wait_facts(job_id)
-    return None if facts is None else explain(await _completed(store, facts))
+    if facts is None:
+        return None
+    return explain(replace(await _completed(store, facts), max_unfit=max_unfit))
 
 
 def judged(workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
@@ -36,10 +43,16 @@ async def _completed(store: Store, facts: WaitFacts) -> WaitFacts:
     if job.is_final:
         return replace(facts, successor=await _successor(store, job.id))
     if job.state is not State.RUNNING:
-        return facts
+        return replace(facts, refusals=await _refusals(store, job))
     started = (run.started_at for run in await store.runs(job.id) if run.token == job.token)
     is_dead = job.boot_id is not None and job.boot_id in proved_dead([job.boot_id])
     return replace(facts, run_started_at=next(started, None), is_holder_dead=is_dead)
+
+
+async def _refusals(store: Store, job: Job) -> Refusals | None:
+    if not job.token and job.retry_of is None:
+        return None
+    return (await store.refusals([job.id]))[0]
 
 
 async def _successor(store: Store, job_id: JobId) -> JobId | None:

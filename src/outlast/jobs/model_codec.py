@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from outlast.errors import InvalidParams
+from outlast.errors import InvalidParams, UnfitParams
 from outlast.jobs.codec import ParamsCodec, adapter, describe_validation_error, reader, writer
 from outlast.jobs.payload_limits import check_params, to_text
 
@@ -56,11 +56,8 @@ class ModelCodec:
         return self._text(valid)
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the model for the handler; InvalidParams if the payload no longer matches it."""
-        try:
-            return {PAYLOAD: self._from_json(text)}
-        except ValidationError as error:
-            raise InvalidParams(describe_validation_error(self._what, error)) from None
+        """Return the model for the handler; UnfitParams if this process cannot decode it."""
+        return {PAYLOAD: self._read(text, UnfitParams)}
 
     def partial(self) -> ParamsCodec:
         """Return a codec of any part of the fields; each is validated by itself.
@@ -78,8 +75,14 @@ class ModelCodec:
     def _text(self, model: BaseModel) -> str:
         check_params(vars(model), what=self._what)
         text = to_text(self._to_json, model, what=self._what)
-        self.load(text)  # a model may have been changed without validation
+        self._read(text, InvalidParams)  # a model may have been changed without validation
         return text
+
+    def _read(self, text: str, refusal: type[InvalidParams]) -> Any:
+        try:
+            return self._from_json(text)
+        except ValidationError as error:
+            raise refusal(describe_validation_error(self._what, error)) from None
 
     def _check_names(self, params: dict[str, Any]) -> None:
         """Refuse unknown names, even if the model ignores extra fields."""
