@@ -91,7 +91,14 @@ class UnfitParams(InvalidParams):
 
     Another process may: one with newer or older code, or with the key that they need. A worker
     that meets this error refuses the job and spends no attempt.
+
+    Attributes:
+        problems: What is wrong, such as `param "day": missing`, without any value of the params.
     """
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 class PayloadTooLarge(InvalidJob):

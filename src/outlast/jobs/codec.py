@@ -78,7 +78,7 @@ class ParamsCodec:
         try:
             params: dict[str, Any] = self._from_json(text)
         except ValidationError as error:
-            raise UnfitParams(describe_validation_error(self._what, error)) from None
+            raise unfit(self._what, error) from None
         return params
 
 
@@ -164,6 +164,19 @@ def describe_validation_error(what: str, error: ValidationError) -> str:
     lines = [_line(each["loc"], _WORDS.get(each["type"], each["msg"])) for each in found[:_SHOWN]]
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     return f"{what} refused: {'; '.join(lines)}{more}"
+
+
+def unfit(what: str, error: ValidationError) -> UnfitParams:
+    """Return the error of stored params that do not fit; `problems` quotes nothing of them.
+
+    The messages of validators may quote values, and so may the inner steps of a path.
+    """
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    problems = [
+        f'param "{str(each["loc"][0])[:128]}": {each["type"]}' if each["loc"] else each["type"]
+        for each in found
+    ]
+    return UnfitParams(describe_validation_error(what, error), problems=sorted(set(problems)))
 
 
 def _line(path: tuple[int | str, ...], message: str) -> str:

@@ -5,8 +5,15 @@ from typing import Annotated, Any, Final
 from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from outlast.errors import InvalidParams, UnfitParams
-from outlast.jobs.codec import ParamsCodec, adapter, describe_validation_error, reader, writer
+from outlast.errors import InvalidParams
+from outlast.jobs.codec import (
+    ParamsCodec,
+    adapter,
+    describe_validation_error,
+    reader,
+    unfit,
+    writer,
+)
 from outlast.jobs.payload_limits import check_params, to_text
 
 PAYLOAD: Final = "payload"
@@ -57,7 +64,10 @@ class ModelCodec:
 
     def load(self, text: str) -> dict[str, Any]:
         """Return the model for the handler; UnfitParams if this process cannot decode it."""
-        return {PAYLOAD: self._read(text, UnfitParams)}
+        try:
+            return {PAYLOAD: self._from_json(text)}
+        except ValidationError as error:
+            raise unfit(self._what, error) from None
 
     def partial(self) -> ParamsCodec:
         """Return a codec of any part of the fields; each is validated by itself.
@@ -75,14 +85,11 @@ class ModelCodec:
     def _text(self, model: BaseModel) -> str:
         check_params(vars(model), what=self._what)
         text = to_text(self._to_json, model, what=self._what)
-        self._read(text, InvalidParams)  # a model may have been changed without validation
-        return text
-
-    def _read(self, text: str, refusal: type[InvalidParams]) -> Any:
         try:
-            return self._from_json(text)
+            self._from_json(text)  # a model may have been changed without validation
         except ValidationError as error:
-            raise refusal(describe_validation_error(self._what, error)) from None
+            raise InvalidParams(describe_validation_error(self._what, error)) from None
+        return text
 
     def _check_names(self, params: dict[str, Any]) -> None:
         """Refuse unknown names, even if the model ignores extra fields."""

@@ -242,8 +242,9 @@ async def test_refused_member_holds_back_the_next_one_and_may_end_its_group(
     store: Store, clock: FakeClock, delivery: Delivery
 ) -> None:
     members = [make_job(delivery=delivery), make_job(delivery=delivery)]
-    stops = {"mode": GroupMode.SEQUENTIAL, "on_failure": OnMemberFailure.STOP}
-    group_id, [first, second] = await put_group(store, *members, **stops)
+    group_id, [first, second] = await put_group(
+        store, *members, mode=GroupMode.SEQUENTIAL, on_failure=OnMemberFailure.STOP
+    )
     await refuse(store, await take(store), max_unfit=SECOND)
     waiting = await job_of(store, second)
     clock.advance(SECOND)
