@@ -414,3 +414,11 @@ class Copied(Model):
     digests: dict[str, Digest]
     sealed_for: Seconds
     seconds: Seconds
+
+
+class Misfit(Model):
+    what: Literal["job", "running_job", "schedule", "template"]
+    type: str
+    problem: str
+    count: int
+    examples: list[str]
