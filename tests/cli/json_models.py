@@ -100,6 +100,12 @@ class Event(Model):
     queue: str | None
 
 
+class Refusals(Model):
+    count: int
+    since: Moment
+    workers: list[str]
+
+
 class ShownJob(Job):
     attempt: int
     kept_until: Moment | None
@@ -108,6 +114,7 @@ class ShownJob(Job):
     runs: list[Run]
     events: list[Event]
     chain: list[str]
+    refusals: Refusals | None
 
 
 class JobCount(Model):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +14,10 @@ from click.testing import Result
 
 from outlast import Outlast
 from outlast.cli.app_loader import load_app
+from outlast.clock import SystemClock
+from outlast.core.decide import decide
+from outlast.core.event import Unfit
+from outlast.core.ids import Ids
 from outlast.core.job import Job
 from outlast.core.run import LeaseHolder
 from outlast.fit_check import NO_CODE
@@ -198,3 +203,32 @@ def test_a_store_that_is_missing_is_named(deployed: Cli, tmp_path: Path) -> None
 
     assert result.exit_code == 5
     assert "missing.db" in result.stderr
+
+
+def test_a_refused_job_is_shown_with_its_refusals_everywhere(deployed: Cli) -> None:
+    """`show`, `jobs`, `explain` and `doctor` name the worker and count, and quote no param."""
+    job_id = deployed.enqueue("story", json.dumps({"title": SECRET}))
+
+    async def refuse() -> None:
+        async with load_app("tasks:app") as app:
+            holder = LeaseHolder(instance_id="old-1", boot_id="b")
+            [claim] = await app.store.claim(
+                holder, queue="studio", types=["story"], limit=1, lease=timedelta(hours=1)
+            )
+            event = Unfit("no field", "old-1", timedelta(hours=1))
+            new_id = Ids(SystemClock().now, secrets.randbits).job
+            assert await app.store.apply([decide(claim, event, new_id=new_id)]) == [True]
+
+    asyncio.run(refuse())
+    [_, successor] = deployed.documents("show", job_id)[0]["chain"]
+
+    [shown] = deployed.documents("show", successor)
+    models.ShownJob.model_validate(shown)
+    assert (shown["refusals"]["count"], shown["refusals"]["workers"]) == (1, ["old-1"])
+    for command in (["show", successor], ["jobs", "type:story"], ["explain", successor]):
+        assert "refused once since" in deployed.out(*command)
+    assert SECRET not in deployed.out("explain", successor)
+    found = {each["check"]: each for each in deployed.documents("doctor")}
+    assert found["Params"]["verdict"] == "warn"
+    assert "1 job with params that no worker could read" in found["Params"]["text"]
+    assert f"outlast explain {successor}" in found["Params"]["fix"]

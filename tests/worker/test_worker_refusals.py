@@ -124,8 +124,8 @@ async def test_explain_names_the_workers_that_refused_and_the_end(old, new, cloc
     stop = explanation.stop
     assert (stop.code, stop.holder) == ("params", "old-1")
     assert stop.text == (
-        f"refused once since {began:%Y-%m-%d %H:%M:%S} UTC, because its params do not fit the code "
-        f"of old-1; a dead letter at the first refusal after "
+        f"refused once since {began:%Y-%m-%d %H:%M:%S} UTC by old-1: its params do not fit their "
+        "code; a dead letter at the first refusal after "
         f"{began + timedelta(hours=1):%Y-%m-%d %H:%M:%S} UTC"
     )
     assert "outlast check" in stop.clears

@@ -257,12 +257,9 @@ def _blocked(facts: WaitFacts) -> Gate:
 
 
 def _refused(refusals: Refusals, max_unfit: timedelta) -> Gate:
-    by, times = ", ".join(refusals.workers), f"{refusals.count:,} times"
-    if refusals.count == 1:
-        times = "once"
     text = (
-        f"refused {times} since {_utc(refusals.since)}, because its params do not fit the code of "
-        f"{by}; a dead letter at the first refusal after {_utc(refusals.since + max_unfit)}"
+        f"{refusals.text}: its params do not fit their code; a dead letter at the first refusal "
+        f"after {_utc(refusals.since + max_unfit)}"
     )
     clears = "a worker whose code its params fit claims it; `outlast check` tries them on new code"
     return _shut(GateCode.PARAMS, text, holder=refusals.workers[-1], clears=clears)

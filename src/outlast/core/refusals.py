@@ -29,6 +29,13 @@ class Refusals:
     since: datetime
     workers: tuple[str, ...]
 
+    @property
+    def text(self) -> str:
+        """The refusals in words: `refused 3 times since 2026-01-05 12:00:00 UTC by w1, w2`."""
+        times = "once" if self.count == 1 else f"{self.count:,} times"
+        since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"refused {times} since {since} by {', '.join(self.workers)}"
+
 
 def delay_after(count: int) -> timedelta:
     """Return the wait after that many refusals: 1 s, doubled after each, at most 1 min."""

@@ -1,6 +1,6 @@
 """Why a job waits or runs: the facts of the store, and what this machine knows of the workers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -43,16 +43,17 @@ async def _completed(store: Store, facts: WaitFacts) -> WaitFacts:
     if job.is_final:
         return replace(facts, successor=await _successor(store, job.id))
     if job.state is not State.RUNNING:
-        return replace(facts, refusals=await _refusals(store, job))
+        return replace(facts, refusals=(await refusals_of(store, [job])).get(job.id))
     started = (run.started_at for run in await store.runs(job.id) if run.token == job.token)
     is_dead = job.boot_id is not None and job.boot_id in proved_dead([job.boot_id])
     return replace(facts, run_started_at=next(started, None), is_holder_dead=is_dead)
 
 
-async def _refusals(store: Store, job: Job) -> Refusals | None:
-    if not job.token and job.retry_of is None:
-        return None
-    return (await store.refusals([job.id]))[0]
+async def refusals_of(store: Store, jobs: Sequence[Job]) -> dict[JobId, Refusals]:
+    """Return the refusals of those jobs that are refused; nothing is read if none can be."""
+    may_be = [job.id for job in jobs if not job.is_final and (job.token or job.retry_of)]
+    found = await store.refusals(may_be) if may_be else []
+    return {job_id: each for job_id, each in zip(may_be, found, strict=True) if each is not None}
 
 
 async def _successor(store: Store, job_id: JobId) -> JobId | None:
