@@ -228,7 +228,8 @@ def test_a_refused_job_is_shown_with_its_refusals_everywhere(deployed: Cli) -> N
     for command in (["show", successor], ["jobs", "type:story"], ["explain", successor]):
         assert "refused once since" in deployed.out(*command)
     assert SECRET not in deployed.out("explain", successor)
-    found = {each["check"]: each for each in deployed.documents("doctor")}
+    checks = map(json.loads, deployed("doctor", "--json").stdout.splitlines())
+    found = {each["check"]: each for each in checks}
     assert found["Params"]["verdict"] == "warn"
     assert "1 job with params that no worker could read" in found["Params"]["text"]
     assert f"outlast explain {successor}" in found["Params"]["fix"]

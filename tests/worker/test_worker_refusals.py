@@ -185,3 +185,18 @@ async def test_an_error_of_decoding_is_a_refusal_whatever_its_class(app):
     runs = await app.runs(handle.id)
     assert "the key k2 is missing" in runs[0].error
     assert (await handle.read()).failures == 0
+
+
+async def test_a_job_that_fits_reads_no_refusals_and_neither_does_a_first_refusal(path, clock, new):
+    app, store = shaky(path, clock=clock)
+
+    @app.job(name="send")
+    async def send() -> None: ...
+
+    refused_job = await new.registry.get("send").enqueue(day="monday")
+    fitting = await new.registry.get("send").enqueue()
+    async with app, app.worker():
+        await refused(app, refused_job)
+        await fitting.result(SOON)
+
+    assert store.done["refusals"] == 0
