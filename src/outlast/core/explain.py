@@ -257,12 +257,9 @@ def _blocked(facts: WaitFacts) -> Gate:
 
 
 def _refused(refusals: Refusals, max_unfit: timedelta) -> Gate:
-    text = (
-        f"{refusals.text}: its params do not fit their code; a dead letter at the first refusal "
-        f"after {_utc(refusals.since + max_unfit)}"
-    )
     clears = "a worker whose code its params fit claims it; `outlast check` tries them on new code"
-    return _shut(GateCode.PARAMS, text, holder=refusals.workers[-1], clears=clears)
+    text, last = refusals.end_text(max_unfit), refusals.workers[-1]
+    return _shut(GateCode.PARAMS, text, holder=last, clears=clears)
 
 
 def _due(facts: WaitFacts) -> Gate:

@@ -36,6 +36,13 @@ class Refusals:
         since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
         return f"refused {times} since {since} by {', '.join(self.workers)}"
 
+    def end_text(self, max_unfit: timedelta) -> str:
+        """Return the refusals in words, and when they end the job."""
+        return (
+            f"{self.text}: its params do not fit their code; a dead letter at the first refusal "
+            f"after {self.since + max_unfit:%Y-%m-%d %H:%M:%S} UTC"
+        )
+
 
 def delay_after(count: int) -> timedelta:
     """Return the wait after that many refusals: 1 s, doubled after each, at most 1 min."""
