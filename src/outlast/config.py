@@ -28,6 +28,9 @@ SHORTEST: Final = timedelta(milliseconds=1)
 
 SHORTEST_RESERVATION: Final = timedelta(seconds=1)
 LONGEST_RESERVATION: Final = timedelta(hours=1)
+LONGEST_UNFIT: Final = timedelta(days=366)
+"""Longest `max_unfit`."""
+
 MAX_COUNT: Final = 100_000
 """Largest number of jobs in a setting."""
 
@@ -153,7 +156,7 @@ class Settings:
             object.__setattr__(self, name, _positive(span, what=name))
         object.__setattr__(self, "reservation", _reservation(reservation))
         object.__setattr__(self, "grace", _duration(grace, what="grace"))
-        object.__setattr__(self, "max_unfit", _duration(max_unfit, what="max_unfit"))
+        object.__setattr__(self, "max_unfit", _max_unfit(max_unfit))
         kept_for = None if retention is None else _duration(retention, what="retention")
         object.__setattr__(self, "retention", kept_for)
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
@@ -248,6 +251,15 @@ def _reservation(value: Duration) -> timedelta:
     if not SHORTEST_RESERVATION <= span <= LONGEST_RESERVATION:
         raise ConfigurationError(
             f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"'
+        )
+    return span
+
+
+def _max_unfit(value: Duration) -> timedelta:
+    span = _duration(value, what="max_unfit")
+    if span > LONGEST_UNFIT:
+        raise ConfigurationError(
+            f'max_unfit is {span}; it must last at most {LONGEST_UNFIT.days} days, such as "1d"'
         )
     return span
 

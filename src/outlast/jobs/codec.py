@@ -172,11 +172,11 @@ def unfit(what: str, error: ValidationError) -> UnfitParams:
     The messages of validators may quote values, and so may the inner steps of a path.
     """
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    problems = [
+    problems = {
         f'param "{str(each["loc"][0])[:128]}": {each["type"]}' if each["loc"] else each["type"]
         for each in found
-    ]
-    return UnfitParams(describe_validation_error(what, error), problems=sorted(set(problems)))
+    }
+    return UnfitParams(describe_validation_error(what, error), problems=sorted(problems)[:_SHOWN])
 
 
 def _line(path: tuple[int | str, ...], message: str) -> str:
