@@ -110,7 +110,8 @@ class Admin:
 
         `str(…)` of it is the text that `outlast explain` prints.
         """
-        found = await explain_job(await self._client.store(), job_id_of(job_id))
+        store, limit = await self._client.store(), self._client.settings.max_unfit
+        found = await explain_job(store, job_id_of(job_id), max_unfit=limit)
         if found is None:
             raise missing(job_id)
         return found

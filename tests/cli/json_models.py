@@ -103,6 +103,12 @@ class Event(Model):
     queue: str | None
 
 
+class Refusals(Model):
+    count: int
+    since: Moment
+    workers: list[str]
+
+
 class ShownJob(Job):
     attempt: int
     kept_until: Moment | None
@@ -111,6 +117,7 @@ class ShownJob(Job):
     runs: list[Run]
     events: list[Event]
     chain: list[str]
+    refusals: Refusals | None
 
 
 class JobCount(Model):
@@ -420,3 +427,11 @@ class Copied(Model):
     digests: dict[str, Digest]
     sealed_for: Seconds
     seconds: Seconds
+
+
+class Misfit(Model):
+    what: Literal["job", "running_job", "schedule", "template"]
+    type: str
+    problem: str
+    count: int
+    examples: list[str]

@@ -19,6 +19,7 @@ from outlast.core.event import (
     Stopped,
     Succeeded,
     Unblocked,
+    Unfit,
 )
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, Job, Slot
@@ -307,6 +308,10 @@ SCENARIOS |= {
     "lose_at_startup": settling(Lost(Loss.STARTUP_RECOVERY, "left by boot-0")),
     "release": settling(Released("shutdown")),
     "snooze": settling(Snoozed(SECOND)),
+    "refuse": settling(Unfit("no field", "worker-1", 60 * SECOND)),
+    "refuse_linked": settling(Unfit("no field", "worker-1", 60 * SECOND), **LINKED),
+    "refuse_once": settling(Unfit("no field", "worker-1", 60 * SECOND), **ONCE),
+    "refuse_for_the_last_time": settling(Unfit("no field", "worker-1", timedelta(0))),
     "cancel_running": settling(CancelRequested("no")),
     "cancel_waiting": deciding(lambda w: w.add(active_key="key"), CancelRequested("no")),
     "unblock": deciding(_blocked, Unblocked()),
@@ -337,6 +342,7 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.runs(job.id)
     await w.store.events(job.id)
     await w.store.events(None)
+    await w.store.refusals([job.id])
     await w.store.stream(limit=5)
     await w.store.document("template", "daily")
     await w.store.documents("template")

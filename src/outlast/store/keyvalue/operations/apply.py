@@ -9,7 +9,7 @@ from typing import assert_never
 from outlast.core.decide import Change, Guard, Successor
 from outlast.core.event import EventKind
 from outlast.core.ids import RunId
-from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.core.state import FINAL, WAITING, State
 from outlast.core.transition import (
     apply_change,
     is_on_record,
@@ -232,7 +232,6 @@ async def _run_id(unit: UnitOfWork, record: JobRecord) -> RunId | None:
 async def _record(
     unit: UnitOfWork, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
-    detail = None if change.move.run is RunStatus.FAILED else change.error  # the run has it
     await job_repository.append_event(
         unit,
         kind,
@@ -241,7 +240,7 @@ async def _record(
         run_id=run_id,
         token=change.token,
         reason=change.reason,
-        detail=detail,
+        detail=change.event_detail,
     )
 
 

@@ -101,6 +101,7 @@ class StoreComparison:
         """Compare every job, every list, and the history of what was touched since last time."""
         jobs, *_ = self.both(lambda store: _view(store, self.known, self.touched, self.groups))
         self.both(lambda store: store.reservations(limit=MANY))
+        self.both(lambda store: store.refusals(sorted(self.touched)))
         self.touched.clear()
         self._since = 0
         self._saw(jobs)
