@@ -138,8 +138,21 @@ class Change:
 
     def with_log(self, log: LogWrite | None) -> "Change":
         """Return the change with the last lines of the open run that it closes; else unchanged."""
-        closes = self.move.run is not None and self.move.guard is Guard.OPEN
-        return replace(self, log=log) if closes and log is not None else self
+        if log is None or self.move.run is None or self.move.guard is not Guard.OPEN:
+            return self
+        if self.move is not SUCCESS:
+            return replace(self, log=log)
+        # The routine case, several times faster than `replace`.
+        return Change(
+            self.job_id,
+            self.token,
+            SUCCESS,
+            result=self.result,
+            artifacts=self.artifacts,
+            exit_code=self.exit_code,
+            log_path=self.log_path,
+            log=log,
+        )
 
     @property
     def reason_code(self) -> str | None:

@@ -18,19 +18,19 @@ class RunLogHandler(logging.Handler):
     """Copies records to the log of their run. Everything else about them stays as it was."""
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Copy a record; without the handler's lock, which a slow `__str__` would hold."""
-        self.emit(record)
-        return True
+        """Copy a record to the log of the run that made it, if there is one. Never raises.
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Copy a record to the log of the run that made it, if there is one. Never raises."""
+        Not under the handler's lock, which a slow `__str__` would hold.
+        """
         try:
             run_log = CURRENT_LOG.get()
             if run_log is not None and record.levelno >= run_log.level:
                 run_log.add(_entry(record))
-            _print_as_without_handler(self, record)
+            if len(logging.root.handlers) == 1:
+                _print_as_without_handler(self, record)
         except Exception:  # noqa: BLE001, S110 - logging must not fail the run
             pass
+        return True
 
 
 HANDLER: Final = RunLogHandler()
@@ -50,13 +50,16 @@ def detach() -> None:
 
 def _entry(record: logging.LogRecord) -> Entry:
     at = int(record.created * _MICROSECONDS)
-    return Entry(at, str(record.levelname), str(record.name), _text(record))
+    return Entry(at, record.levelname, record.name, _text(record))
 
 
 def _text(record: logging.LogRecord) -> str:
     """Return message and traceback; the record itself is not changed."""
     try:
-        parts = [record.getMessage()]
+        message = record.getMessage()
+        if not record.exc_info and not record.stack_info:
+            return message
+        parts = [message]
         if record.exc_info:
             parts.append(record.exc_text or _TRACEBACKS.formatException(record.exc_info))
         if record.stack_info:

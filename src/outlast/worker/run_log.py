@@ -12,6 +12,7 @@ from outlast.core.run_log import (
     LogChunk,
     LogWrite,
     encode,
+    size_of,
     to_text,
 )
 
@@ -76,14 +77,16 @@ class RunLog:
     def add(self, entry: Entry) -> None:
         """Add a line; ignored once the log is closed."""
         line = encode(entry, self._chunk_size)
-        size = len(line.encode()) + 1
+        size = size_of(line) + 1
         with self._lock:
             if self._is_closed:
                 return
             self._count += 1
             is_first = not self._news
             chunk = self._chunk_for(size)
-            chunk.add(line, size)
+            chunk.lines.append(line)
+            chunk.count += 1
+            chunk.size += size
             self._news[chunk.first] = chunk
         if is_first and self._notify is not None:
             self._notify(self)
@@ -168,11 +171,6 @@ class _Chunk:
         self.size = 0
         self.lines: list[str] = []
         self.was_taken = False
-
-    def add(self, line: str, size: int) -> None:
-        self.lines.append(line)
-        self.count += 1
-        self.size += size
 
     def written(self) -> LogChunk:
         return LogChunk(self.first, self.count, to_text(self.lines))
