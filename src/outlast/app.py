@@ -177,8 +177,7 @@ class Outlast(Hooks, Admin):
                 runs the Command that it returns.
             errors: Which exceptions are retried: `{KeyError: "permanent"}`.
             unknown_error: The class of all other exceptions.
-            log_capture: Whether what its runs log is kept: False, True, or a level such as
-                "WARNING"; default: the setting of the app.
+            log_capture: Whether what its runs log is kept; or from which level: "WARNING".
 
         Raises InvalidType if settings contradict each other.
         """

@@ -25,11 +25,10 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext, pages, scan_partition
 from outlast.store.keyvalue.engine import DamagedValue, Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.operations import audit_bodies, audit_indexes, quarantine
+from outlast.store.keyvalue.operations import audit_bodies, audit_indexes, audit_logs, quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.repositories import (
     groups,
-    logs,
     queues,
     reservations,
     runs,
@@ -103,7 +102,7 @@ async def _audit_page(
     closed = await runs.closed_of(unit, [record.job for record in page])
     told = await _events_of(unit, [record.job.id for record in page])
     held = await audit_bodies.read(unit, page, closed)
-    logged = await _logged(unit, page)
+    logged = await audit_logs.tokens(unit, page)
     each = zip(page, closed, told, held, logged, strict=True)
     answer = [await _audit_job(unit, *own) for own in each]
     await unit.require_unchanged()
@@ -174,14 +173,6 @@ async def _places(unit: UnitOfWork, record: JobRecord) -> tuple[StateRow, ...]:
             run_id=record.run_id,
         ),
     )
-
-
-async def _logged(unit: UnitOfWork, page: Sequence[JobRecord]) -> list[tuple[int, ...]]:
-    """Return the tokens under which each job has lines of a log."""
-    ids = [record.job.id for record in page if record.is_logged]
-    found = dict(zip(ids, await runs.of_jobs(unit, key_layout.LOG, ids), strict=True))
-    chunks = [logs.from_records(found.get(record.job.id, ())) for record in page]
-    return [tuple(sorted({token for token, _ in each})) for each in chunks]
 
 
 async def _events_of(unit: UnitOfWork, jobs: Sequence[str]) -> list[list[EventRecord]]:
@@ -266,8 +257,7 @@ async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
 
 async def _of_logs(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(context, key_layout.LOG):
-        rows = (f"{entry.key.part} {entry.key.sort}",)
-        yield DanglingRecord(kind=DanglingKind.LOG, rows=rows)
+        yield DanglingRecord(kind=DanglingKind.LOG, rows=(f"{entry.key.part} {entry.key.sort}",))
 
 
 async def _orphans(context: StoreContext, part: str) -> AsyncIterator[StoredItem]:
