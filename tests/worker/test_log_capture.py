@@ -9,9 +9,8 @@ import pytest
 from executor_helpers import LONG
 from worker_helpers import AT_ONCE, SOON, quick
 
-from outlast import InvalidType, Outlast, Run, State
+from outlast import Run, State
 from outlast.core.run import Lease
-from outlast.errors import ConfigurationError
 from outlast.worker.log_handler import HANDLER
 from outlast.worker.log_writer import LogWriter
 
@@ -300,16 +299,6 @@ async def test_level_is_that_of_the_type_or_of_the_app(path, of_app, of_type, ke
         await ran(app, handle)
 
         assert await texts(handle) == kept
-
-
-def test_unknown_level_is_refused_with_the_known_ones(path):
-    with pytest.raises(InvalidType, match=r"job type \"work\".*'LOUD'.*DEBUG, INFO"):
-
-        @Outlast(f"sqlite:///{path}").job(log_capture="LOUD")
-        async def work() -> None: ...
-
-    with pytest.raises(ConfigurationError, match=r"log_capture is 3; use True, False or a level"):
-        Outlast(f"sqlite:///{path}", log_capture=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 import pytest
 
+from outlast import InvalidType, Outlast
 from outlast.core.run import Lease
 from outlast.core.run_log import Entry
-from outlast.errors import StoreBusy
+from outlast.errors import ConfigurationError, StoreBusy
 from outlast.worker.log_writer import LogWriter
 from outlast.worker.run_log import RunLog
 
@@ -98,3 +99,13 @@ async def test_end_of_a_run_brings_lines_that_a_write_under_way_has(app):
     assert last is not None
     assert len(last.chunks) > 1
     assert sum(chunk.lines for chunk in last.chunks) == 21
+
+
+def test_unknown_level_is_refused_with_the_known_ones(path):
+    with pytest.raises(InvalidType, match=r"job type \"work\".*'LOUD'.*DEBUG, INFO"):
+
+        @Outlast(f"sqlite:///{path}").job(log_capture="LOUD")
+        async def work() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"log_capture is 3; use True, False or a level"):
+        Outlast(f"sqlite:///{path}", log_capture=3)  # type: ignore[arg-type]
