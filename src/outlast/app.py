@@ -28,6 +28,7 @@ from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
 from outlast.core.duration import Duration
 from outlast.core.ids import Ids
+from outlast.core.log_capture import LogCapture
 from outlast.core.retry import Backoff, Delays
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
@@ -139,6 +140,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> Decorator: ...
     def job(
@@ -154,6 +156,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
@@ -176,6 +179,7 @@ class Outlast(Hooks, Admin):
                 runs the Command that it returns.
             errors: Which exceptions are retried: `{KeyError: "permanent"}`.
             unknown_error: The class of all other exceptions.
+            log_capture: Whether what its runs log is kept; or from which level: "WARNING".
             **metadata: `tags`, `headers` and `meta` of its jobs, as in `JobType.options`.
 
         Raises InvalidType if settings contradict each other.
@@ -192,6 +196,7 @@ class Outlast(Hooks, Admin):
                 executor=executor,
                 errors=errors,
                 unknown_error=unknown_error,
+                log_capture=log_capture,
                 **metadata,
             )
             job_type: JobType[..., Any] = JobType(handler, policy, self._client, self._middleware)

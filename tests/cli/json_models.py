@@ -118,6 +118,7 @@ class ShownJob(Job):
     events: list[Event]
     chain: list[str]
     refusals: Refusals | None
+    log_lines: int
 
 
 class JobCount(Model):
@@ -157,6 +158,16 @@ class Retried(Model):
 class LogProgress(Model):
     run_id: str
     progress: Progress
+
+
+class LogLine(Model):
+    token: int
+    number: int
+    at: Moment
+    level: str
+    logger: str
+    text: str
+    omitted: int
 
 
 class LogText(Model):

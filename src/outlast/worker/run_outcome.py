@@ -35,6 +35,7 @@ from outlast.errors import (
 from outlast.jobs.middleware import await_inside, call_inside, plain_only
 from outlast.jobs.registry import JobType
 from outlast.run_context import WorkerRun
+from outlast.worker.run_log import RunLog
 
 log = logging.getLogger("outlast.worker")
 
@@ -56,6 +57,7 @@ class ActiveRun:
         "interrupted",
         "is_logged",
         "kind",
+        "log",
         "log_path",
         "slot_task",
         "started",
@@ -85,6 +87,7 @@ class ActiveRun:
         self.stop: Callable[[], object] | None = None
         self.exit_code: int | None = None
         self.log_path: str | None = None
+        self.log: RunLog | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
         self.is_logged = False
