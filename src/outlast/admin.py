@@ -71,11 +71,17 @@ class Admin:
 
     async def runs(self, job_id: str) -> list[RunRecord]:
         """Return every run of a job, the first one first."""
-        return await (await self._client.store()).runs(job_id_of(job_id))
+        store, envelopes = await self._client.store(), self._client.envelopes
+        found = await store.runs(job_id_of(job_id))
+        if envelopes.codec is None or not found:
+            return found
+        [job] = await store.get([found[0].job_id])
+        return [envelopes.reveal(run, None if job is None else job.type) for run in found]
 
     async def events(self, job_id: str) -> list[EventRecord]:
         """Return the recorded events of a job, oldest first."""
-        return await (await self._client.store()).events(job_id_of(job_id))
+        found = await (await self._client.store()).events(job_id_of(job_id))
+        return [self._client.envelopes.reveal(event) for event in found]
 
     def event_stream(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[EventRecord]:
         """Iterate over the events of all jobs: `async for event in app.event_stream():`.
@@ -105,7 +111,9 @@ class Admin:
 
         `str(…)` of it is the text that `outlast explain` prints.
         """
-        found = await explain_job(await self._client.store(), job_id_of(job_id))
+        found = await explain_job(
+            await self._client.store(), job_id_of(job_id), self._client.envelopes
+        )
         if found is None:
             raise missing(job_id)
         return found

@@ -32,6 +32,7 @@ from outlast.core.retry import Backoff, Delays
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
 from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
+from outlast.jobs.envelopes import Envelopes, PayloadCodec
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import default_name
@@ -66,7 +67,7 @@ class Outlast(Hooks, Admin):
 
     `name` (default: the module that creates the app) tells apps apart that share a store.
     `lifespan` is an async context manager around the work of each process, and its value is
-    `run.context`.
+    `run.context`. `codec` encodes what jobs store, such as `AESGCMCodec` of `outlast.encryption`.
 
     Attributes:
         name: The name of the app.
@@ -82,6 +83,7 @@ class Outlast(Hooks, Admin):
         name: str | None = None,
         settings: Settings | None = None,
         lifespan: "Callable[[Outlast], AbstractAsyncContextManager[Any]] | None" = None,
+        codec: PayloadCodec | None = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
         if lifespan is not None:
@@ -89,7 +91,7 @@ class Outlast(Hooks, Admin):
         self._lifespan = lifespan
         self.name = app_name(name, calling_frame())
         given = (settings or Settings()).with_(**overrides)
-        self.registry = Registry()
+        self.registry = Registry(Envelopes(codec))
         url = url_from_environment() if url is None else url
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
@@ -106,6 +108,7 @@ class Outlast(Hooks, Admin):
             dump_params=self.registry.dump_params,
             opened=partial(complete_transfer, open_store=open_store),
             on_queue=self.registry.warn_of_queue,
+            envelopes=self.registry.envelopes,
         )
 
     @overload

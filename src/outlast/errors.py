@@ -8,6 +8,8 @@ OutlastError
 │   │   ├── InvalidSchedule       a time rule or settings that contradict each other
 │   │   └── InvalidJob            a job that cannot be stored
 │   │       ├── InvalidParams         params that do not match their type
+│   │       │   └── PayloadUnreadable     a stored text that needs a codec or a key
+│   │       ├── CodecFailed           the payload codec could not encode a text
 │   │       ├── PartialEnqueueError   some jobs of `enqueue_many` were refused
 │   │       └── PayloadTooLarge       params or a result over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
@@ -83,6 +85,14 @@ class InvalidSchedule(InvalidArgument):
 
 class InvalidParams(InvalidJob):
     """The params do not match the job type."""
+
+
+class PayloadUnreadable(InvalidParams):
+    """A stored text was encoded by a codec, or with a key, that this process does not have."""
+
+
+class CodecFailed(InvalidJob):
+    """The payload codec of the app could not encode a text; nothing was written."""
 
 
 class PayloadTooLarge(InvalidJob):

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from outlast.core.duration import parse_duration
+from outlast.core.envelope import readable
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.core.suggestion import did_you_mean
@@ -130,7 +131,7 @@ def _argument(params: str, path: str) -> str | None:
     Returns None if there is none, and if the params cannot be parsed.
     """
     try:
-        value = json.loads(params, parse_int=_parse_int)
+        value = json.loads(readable(params) or "", parse_int=_parse_int)
     except (ValueError, RecursionError):
         return None
     for part in path.split("."):

@@ -12,6 +12,7 @@ import click
 from outlast.cli.command import CommandContext, command
 from outlast.cli.json_values import stored_json
 from outlast.cli.show import find
+from outlast.core.envelope import readable
 from outlast.core.ids import JobId
 from outlast.core.printable import printable, printable_lines
 from outlast.core.progress import describe_progress
@@ -68,7 +69,8 @@ class JobLogFollower:
                 self._print_progress(runs[-1].run_id, self._progress)
         events = await self._ctx.app.events(self._job_id)
         for event in events[self._events :]:
-            self._print_line(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
+            why = readable(event.reason) or ""
+            self._print_line(f"{event.at:%T} {event.kind} {why}".rstrip(), event)
         self._events = len(events)
 
     def _print_progress(self, run_id: str, progress: str) -> None:

@@ -7,13 +7,21 @@ from outlast.core.explain import Explanation, WaitFacts, explain
 from outlast.core.ids import JobId
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
+from outlast.jobs.envelopes import Envelopes
 from outlast.process_identity import proved_dead
 from outlast.store.contract import Store
 
 
-async def explain_job(store: Store, job_id: JobId) -> Explanation | None:
-    """Return every gate of a job; None if there is no such job."""
+async def explain_job(
+    store: Store, job_id: JobId, envelopes: Envelopes | None = None
+) -> Explanation | None:
+    """Return every gate of a job; None if there is no such job.
+
+    `envelopes` decode what the job has reported.
+    """
     facts = await store.wait_facts(job_id)
+    if facts is not None and envelopes is not None:
+        facts = replace(facts, job=envelopes.reveal(facts.job))
     return None if facts is None else explain(await _completed(store, facts))
 
 

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Unpack
 
 from outlast.core.duration import Duration
+from outlast.core.envelope import MARK, PayloadContext
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord, TimeRule
 from outlast.core.suggestion import did_you_mean
@@ -120,8 +121,8 @@ class ScheduleManager:
             "coalesce": coalesce,
             "misfire_grace": misfire_grace,
         }
-        plan = await self._plan(name, given)
-        return await self._write(name, lambda _: plan, creates=True)
+        plan = self._encoded(await self._plan(name, given))
+        return self._revealed(await self._write(name, lambda _: plan, creates=True))
 
     async def edit(
         self, name: str, *, expected: int | None = None, **edits: Unpack[ScheduleEdits]
@@ -132,16 +133,20 @@ class ScheduleManager:
         """
         given: Mapping[str, Any] = edits
         check_options(name, given)
-        schedule = await self.get(name)
+        schedule = await self._stored(name)
         source = await self._source(given, schedule.plan)
-        return await self._write(
+        written = await self._write(
             schedule.id,
             lambda old: edited_plan(old or schedule.plan, given, source),
             expected=expected,
         )
+        return self._revealed(written)
 
     async def get(self, name: str) -> Schedule:
         """Return the schedule with a name or id. Raises ScheduleNotFound if there is none."""
+        return self._revealed(await self._stored(name))
+
+    async def _stored(self, name: str) -> Schedule:
         store = await self._client.store()
         found = await store.schedule(name)
         if found is None:
@@ -154,16 +159,16 @@ class ScheduleManager:
         found: list[Schedule] = []
         while page := await store.schedules(after=found[-1].name if found else "", limit=PAGE_SIZE):
             found += page
-        return found
+        return [self._revealed(each) for each in found]
 
     async def remove(self, name: str) -> Schedule:
         """Delete a schedule and return it. Its slot records stay, so that no slot is repeated."""
         for _ in range(_MAX_WRITE_ATTEMPTS):
-            schedule = await self.get(name)
+            schedule = await self._stored(name)
             store = await self._client.store()
             removed = await store.set_schedule(schedule.id, expected=schedule.version, value=None)
             if removed is not None:
-                return removed
+                return self._revealed(removed)
         raise _changed(name)
 
     async def pause(self, name: str) -> Schedule:
@@ -244,7 +249,7 @@ class ScheduleManager:
         Raises SlotTaken if the slot was claimed before, whatever its outcome, or if the job is
         running.
         """
-        schedule = await self.get(name)
+        schedule = await self._stored(name)
         job_id = await manual_run.run(
             await self._client.store(), schedule, slot, self._client.ids.job, any_time=any_time
         )
@@ -254,7 +259,7 @@ class ScheduleManager:
         self, name: str, since: datetime, until: datetime, *, dry_run: bool = False
     ) -> builtins.list[BackfillLine]:
         """Run every unclaimed slot of a time range; with `dry_run` only return them."""
-        schedule = await self.get(name)
+        schedule = await self._stored(name)
         store = await self._client.store()
         return await manual_run.backfill(
             store, schedule, since, until, new_id=self._client.ids.job, dry_run=dry_run
@@ -282,15 +287,29 @@ class ScheduleManager:
 
     async def _declare(self, declared: ScheduleDeclaration, app: str) -> Schedule | None:
         plan = await self._plan(declared.name, declared.options)
-        plan = replace(plan, declared=digest(plan), declared_by=app)
+        # The digest is that of the plain params, so that a new nonce is no change.
+        plan = self._encoded(replace(plan, declared=digest(plan), declared_by=app))
         stored = await (await self._client.store()).schedule(declared.name)
-        if stored is not None and declared_again(stored.plan, plan) == stored.plan:
+        if stored is not None and self._declared_again(stored.plan, plan) == stored.plan:
             return None
-        return await self._write(
+        written = await self._write(
             declared.name,
-            lambda old: plan if old is None else declared_again(old, plan),
+            lambda old: plan if old is None else self._declared_again(old, plan),
             creates=True,
         )
+        return self._revealed(written)
+
+    def _declared_again(self, old: Plan, new: Plan) -> Plan:
+        """Return the plan to store; its digest, in an envelope too, stays as long as it is true."""
+        if old.declared is None or new.declared is None:
+            return declared_again(old, new)
+        context = PayloadContext("digest", new.making.type)
+        before, now = (
+            str(self._client.envelopes.reveal_text(each, context))
+            for each in (old.declared, new.declared)
+        )
+        same = old.declared if before == now else new.declared
+        return declared_again(old, replace(new, declared=same))
 
     async def _plan(self, name: str, given: Mapping[str, Any]) -> Plan:
         check_name(name, what="the name of a schedule")
@@ -309,10 +328,43 @@ class ScheduleManager:
             if "params" not in given and "job_name" not in given:
                 return JobSource(old.making, old.template, old.params)
             target, template = old.making.type, old.template
-            params = params if "params" in given else _params(old)
+            params = params if "params" in given else self._params(old)
         source = await self._source_of(target, template, params)
         name = given.get("job_name", old.job_name if old else None)
-        return source.with_name(name)
+        source = source.with_name(name)
+        if old is None:  # the caller encodes the plan
+            return source
+        return JobSource(source.blueprint, source.template, self._encode(source))
+
+    def _params(self, plan: Plan) -> Mapping[str, Any]:
+        """Return the params of a stored plan as values."""
+        text = self._registry.get(plan.making.type).plain_params(plan.params)
+        params: Mapping[str, Any] = json.loads(text)
+        return params
+
+    def _encoded(self, plan: Plan) -> Plan:
+        """Return the plan as it is stored: params and digest in envelopes."""
+        envelopes = self._client.envelopes
+        if envelopes.codec is None:
+            return plan
+        text = self._encode(JobSource(plan.making, plan.template, plan.params))
+        context = PayloadContext("digest", plan.making.type)
+        digest = plan.declared and envelopes.wrap(plan.declared, context, what="the digest")
+        return replace(plan, params=text, declared=digest)
+
+    def _encode(self, source: JobSource) -> str:
+        kind = source.blueprint.type
+        context = PayloadContext("params", kind)
+        return self._client.envelopes.wrap(source.params, context, what=f'params of "{kind}"')
+
+    def _revealed(self, schedule: Schedule) -> Schedule:
+        """Return the schedule, with its params decoded if this app can decode them."""
+        plan, envelopes = schedule.plan, self._client.envelopes
+        if envelopes.codec is None or not plan.params.startswith(MARK):
+            return schedule
+        context = PayloadContext("params", plan.making.type)
+        text = envelopes.reveal_text(plan.params, context)
+        return replace(schedule, plan=replace(plan, params=text))
 
     async def _source_of(
         self, target: Target | None, template: str | None, params: Mapping[str, Any] | None
@@ -354,11 +406,6 @@ class ScheduleManager:
                     f"another schedule has the name {plan.name}; choose another name"
                 )
         raise _changed(name)
-
-
-def _params(plan: Plan) -> Mapping[str, Any]:
-    params: Mapping[str, Any] = json.loads(plan.params)
-    return params
 
 
 def _bounded(limit: int) -> int:

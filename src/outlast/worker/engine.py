@@ -69,7 +69,10 @@ class WorkerEngine:
         self._settings = settings
         self._failures = FailureReporter(failure_sinks)
         self._judge = judge or OutcomeJudge(
-            ids.job, random, self._failures.record if failure_sinks else None
+            ids.job,
+            random,
+            self._failures.record if failure_sinks else None,
+            registry.envelopes,
         )
         self._leases = leases
         self._ids = ids
