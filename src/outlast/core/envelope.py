@@ -104,7 +104,7 @@ def escape(text: str) -> str:
 def merged(texts: Sequence[str]) -> str:
     """Return params of which later ones replace earlier ones, as far as they can be read."""
     if any(each.startswith(MARK) for each in texts):
-        return _text(Form.LAYERS, {"layers": [json.loads(each) for each in texts]})
+        return _to_json({"$outlast": Form.LAYERS, "layers": [json.loads(each) for each in texts]})
     return merge_plain(texts)
 
 
