@@ -91,6 +91,7 @@ _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
     (RunRecord, "result"): stored_json,
     (RunRecord, "reason"): readable,
     (Plan, "params"): stored_json,
+    (Plan, "declared"): readable,
     (Template, "params"): stored_json,
 }
 """Fields of records whose text is JSON or an error."""
