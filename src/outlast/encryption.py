@@ -15,6 +15,8 @@ from outlast.core.envelope import EncodedPayload, PayloadContext
 from outlast.core.limits import check_name, repr_short
 from outlast.errors import ConfigurationError, OperatorError, PayloadUnreadable
 
+__all__ = ["AESGCMCodec", "new_key"]
+
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 

@@ -23,11 +23,11 @@ from outlast import (
 from outlast.core.envelope import encoded, label
 from outlast.core.event import Failed, Skipped, Succeeded
 from outlast.core.limits import MAX_PAYLOAD
-from outlast.encryption import AESGCMCodec, new_key
+from outlast.encryption import AESGCMCodec
 from outlast.jobs.envelopes import Envelopes, PlainText
 from outlast.store.contract.jobs import Filter
 
-KEY, OTHER = new_key(), new_key()
+KEY, OTHER = b64encode(b"k" * 32).decode(), b64encode(b"o" * 32).decode()
 SECRET = "hunter2"  # noqa: S105 - the one that must not be stored
 
 
@@ -298,7 +298,7 @@ class Anything(BaseModel):
     first: Any = Field(default=None, alias="$outlast")
 
 
-@pytest.mark.parametrize("key", [KEY, None])
+@pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
 async def test_params_and_results_that_look_like_envelopes_are_values(store, hand, key):
     app = coded(store, key)
     seen = []
@@ -367,7 +367,7 @@ values = st.recursive(
 )
 
 
-@pytest.mark.parametrize("key", [KEY, None])
+@pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
 def test_any_params_and_result_make_the_round_trip(store, key):
     app = coded(store, key)
 

@@ -16,7 +16,7 @@ from outlast import ConfigurationError, OperatorError, PayloadUnreadable
 from outlast.core.envelope import EncodedPayload, PayloadContext
 from outlast.encryption import KEY_BYTES, AESGCMCodec, new_key
 
-OLD, NEW = new_key(), new_key()
+OLD, NEW = new_key(lambda size: b"o" * size), new_key(lambda size: b"n" * size)
 HERE = PayloadContext("params", "send")
 
 
@@ -156,7 +156,9 @@ def test_a_file_has_one_key_per_line_and_comments(tmp_path: Path) -> None:
     assert AESGCMCodec.from_file(file).current == "2026-11"
 
 
-@pytest.mark.parametrize("text", [NEW, f"a={NEW},a={OLD}", "a=", "=", "#"])
+@pytest.mark.parametrize(
+    "text", [NEW, f"a={NEW},a={OLD}", "a=", "=", "#"], ids=["no id", "twice", "no key", "=", "#"]
+)
 def test_keys_that_cannot_be_read_name_the_form_and_show_nothing(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,6 +259,28 @@ async def test_a_failure_is_stored_and_retried_even_if_its_error_cannot_be_encod
         assert SECRET not in caplog.text
 
 
+async def test_progress_too_long_when_encoded_is_a_mark_and_costs_no_lease(path):
+    class Wordy(Flaky):
+        def encode(self, text: str, context: PayloadContext) -> EncodedPayload:
+            return EncodedPayload(text[::-1] * (100 if context.kind == "progress" else 1))
+
+    async with install(coded(path, Wordy())) as app:
+        handle = await run_one(app, "in_loop", SECRET)
+
+        [run] = await app.runs(handle.id)
+        assert label(run.progress) == "not stored: its encoded text is too large"
+        assert await handle.result(SOON) == SECRET
+
+
+async def test_a_direct_run_is_encoded(app, path):
+    kind = app.registry.get("at_once")
+    async with app.worker(types=["at_once"]):
+        handle = await kind.options(wait=SOON).run_now(SECRET)
+        assert await handle.result(SOON) == SECRET
+
+    assert SECRET not in dump(path)
+
+
 async def test_a_result_too_large_when_encoded_fails_as_any_too_large_result(app):
     @app.job(retry=AT_ONCE)
     async def large() -> str:
@@ -372,7 +394,7 @@ async def test_a_sink_sees_the_fields_that_it_is_shown(app):
 async def test_without_a_codec_no_text_is_parsed_or_encoded(path, monkeypatch):
     async with install(with_roll_call(Outlast(f"sqlite:///{path}", settings=QUICK))) as app:
         touched: list[str] = []
-        for name in ("wrap", "wrap_end", "wrap_error", "unwrap"):
+        for name in ("wrap", "wrap_end", "wrap_error", "unwrap", "reveal_text"):
             kind = type(app.registry.envelopes)
             original = getattr(kind, name)
 

@@ -20,7 +20,14 @@ from outlast.core.envelope import (
 from outlast.core.event import EventRecord
 from outlast.core.failure import ExceptionInfo
 from outlast.core.job import Job
-from outlast.core.limits import MAX_ERROR, MAX_PAYLOAD, check_name, is_storable, truncate
+from outlast.core.limits import (
+    MAX_ERROR,
+    MAX_PAYLOAD,
+    MAX_PROGRESS,
+    check_name,
+    is_storable,
+    truncate,
+)
 from outlast.core.run import RunRecord
 from outlast.errors import (
     CodecFailed,
@@ -49,6 +56,7 @@ _FIELDS: Final[dict[type, dict[str, str]]] = {
 
 _ATTEMPTS: Final = 4
 _SPARE_BYTES: Final = 256
+_TOO_LARGE: Final = "its encoded text is too large"
 
 
 @runtime_checkable
@@ -116,6 +124,13 @@ class Envelopes:
         except CodecFailed as failed:
             return self._lost(context, failed)
 
+    def wrap_progress(self, text: str, job_id: str) -> str:
+        """Return the progress to store; a mark if the codec fails or its text is too long."""
+        if self.codec is None:
+            return text
+        envelope = self.wrap_end(text, PayloadContext("progress", job_id))
+        return envelope if len(envelope) <= MAX_PROGRESS else lost(self.codec.name, _TOO_LARGE)
+
     def wrap_error(
         self, text: str, context: PayloadContext, raised: ExceptionInfo | None = None
     ) -> str:
@@ -132,7 +147,7 @@ class Envelopes:
                 text = truncate(text, size - _SPARE_BYTES)
         except CodecFailed as failed:
             return self._lost(context, failed, raised)
-        return lost(self.codec.name, "its text is too large", raised)
+        return lost(self.codec.name, _TOO_LARGE, raised)
 
     def unwrap(self, text: str, context: PayloadContext, *, what: str) -> str:
         """Return the payload of a stored text; PayloadUnreadable if a codec or key is missing."""

@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from typing import Any, Final, Unpack
 
 from outlast.core.duration import Duration
-from outlast.core.envelope import MARK, PayloadContext
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord, TimeRule
 from outlast.core.suggestion import did_you_mean
@@ -33,7 +32,6 @@ from outlast.scheduler.plan_builder import (
     ScheduleEdits,
     ScheduleOptions,
     Target,
-    declared_again,
     digest,
     edited_plan,
     new_plan,
@@ -42,6 +40,7 @@ from outlast.scheduler.plan_builder import (
     source_from_type,
     with_next_slot,
 )
+from outlast.scheduler.plan_envelopes import PlanEnvelopes
 from outlast.scheduler.preview import SlotChange, Upcoming, diff, preview
 
 _MAX_WRITE_ATTEMPTS: Final = 100
@@ -102,6 +101,7 @@ class ScheduleManager:
         self._client = client
         self._registry = registry
         self._declared = declared or {}
+        self._envelopes = PlanEnvelopes(client.envelopes)
 
     async def save(
         self,
@@ -121,8 +121,8 @@ class ScheduleManager:
             "coalesce": coalesce,
             "misfire_grace": misfire_grace,
         }
-        plan = self._encoded(await self._plan(name, given))
-        return self._revealed(await self._write(name, lambda _: plan, creates=True))
+        plan = self._envelopes.encoded(await self._plan(name, given))
+        return self._envelopes.revealed(await self._write(name, lambda _: plan, creates=True))
 
     async def edit(
         self, name: str, *, expected: int | None = None, **edits: Unpack[ScheduleEdits]
@@ -140,11 +140,11 @@ class ScheduleManager:
             lambda old: edited_plan(old or schedule.plan, given, source),
             expected=expected,
         )
-        return self._revealed(written)
+        return self._envelopes.revealed(written)
 
     async def get(self, name: str) -> Schedule:
         """Return the schedule with a name or id. Raises ScheduleNotFound if there is none."""
-        return self._revealed(await self._stored(name))
+        return self._envelopes.revealed(await self._stored(name))
 
     async def _stored(self, name: str) -> Schedule:
         store = await self._client.store()
@@ -159,7 +159,7 @@ class ScheduleManager:
         found: list[Schedule] = []
         while page := await store.schedules(after=found[-1].name if found else "", limit=PAGE_SIZE):
             found += page
-        return [self._revealed(each) for each in found]
+        return [self._envelopes.revealed(each) for each in found]
 
     async def remove(self, name: str) -> Schedule:
         """Delete a schedule and return it. Its slot records stay, so that no slot is repeated."""
@@ -168,7 +168,7 @@ class ScheduleManager:
             store = await self._client.store()
             removed = await store.set_schedule(schedule.id, expected=schedule.version, value=None)
             if removed is not None:
-                return self._revealed(removed)
+                return self._envelopes.revealed(removed)
         raise _changed(name)
 
     async def pause(self, name: str) -> Schedule:
@@ -288,28 +288,16 @@ class ScheduleManager:
     async def _declare(self, declared: ScheduleDeclaration, app: str) -> Schedule | None:
         plan = await self._plan(declared.name, declared.options)
         # The digest is that of the plain params, so that a new nonce is no change.
-        plan = self._encoded(replace(plan, declared=digest(plan), declared_by=app))
+        plan = self._envelopes.encoded(replace(plan, declared=digest(plan), declared_by=app))
         stored = await (await self._client.store()).schedule(declared.name)
-        if stored is not None and self._declared_again(stored.plan, plan) == stored.plan:
+        if stored is not None and self._envelopes.declared_again(stored.plan, plan) == stored.plan:
             return None
         written = await self._write(
             declared.name,
-            lambda old: plan if old is None else self._declared_again(old, plan),
+            lambda old: plan if old is None else self._envelopes.declared_again(old, plan),
             creates=True,
         )
-        return self._revealed(written)
-
-    def _declared_again(self, old: Plan, new: Plan) -> Plan:
-        """Return the plan to store; its digest, in an envelope too, stays as long as it is true."""
-        if old.declared is None or new.declared is None:
-            return declared_again(old, new)
-        context = PayloadContext("digest", new.making.type)
-        before, now = (
-            str(self._client.envelopes.reveal_text(each, context))
-            for each in (old.declared, new.declared)
-        )
-        same = old.declared if before == now else new.declared
-        return declared_again(old, replace(new, declared=same))
+        return self._envelopes.revealed(written)
 
     async def _plan(self, name: str, given: Mapping[str, Any]) -> Plan:
         check_name(name, what="the name of a schedule")
@@ -334,37 +322,13 @@ class ScheduleManager:
         source = source.with_name(name)
         if old is None:  # the caller encodes the plan
             return source
-        return JobSource(source.blueprint, source.template, self._encode(source))
+        return self._envelopes.encoded_source(source)
 
     def _params(self, plan: Plan) -> Mapping[str, Any]:
         """Return the params of a stored plan as values."""
         text = self._registry.get(plan.making.type).plain_params(plan.params)
         params: Mapping[str, Any] = json.loads(text)
         return params
-
-    def _encoded(self, plan: Plan) -> Plan:
-        """Return the plan as it is stored: params and digest in envelopes."""
-        envelopes = self._client.envelopes
-        if envelopes.codec is None:
-            return plan
-        text = self._encode(JobSource(plan.making, plan.template, plan.params))
-        context = PayloadContext("digest", plan.making.type)
-        digest = plan.declared and envelopes.wrap(plan.declared, context, what="the digest")
-        return replace(plan, params=text, declared=digest)
-
-    def _encode(self, source: JobSource) -> str:
-        kind = source.blueprint.type
-        context = PayloadContext("params", kind)
-        return self._client.envelopes.wrap(source.params, context, what=f'params of "{kind}"')
-
-    def _revealed(self, schedule: Schedule) -> Schedule:
-        """Return the schedule, with its params decoded if this app can decode them."""
-        plan, envelopes = schedule.plan, self._client.envelopes
-        if envelopes.codec is None or not plan.params.startswith(MARK):
-            return schedule
-        context = PayloadContext("params", plan.making.type)
-        text = envelopes.reveal_text(plan.params, context)
-        return replace(schedule, plan=replace(plan, params=text))
 
     async def _source_of(
         self, target: Target | None, template: str | None, params: Mapping[str, Any] | None

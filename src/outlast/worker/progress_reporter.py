@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from outlast.core.envelope import PayloadContext
 from outlast.core.run import Lease
 from outlast.errors import OperatorError
 from outlast.jobs.envelopes import Envelopes
@@ -34,7 +33,7 @@ class ProgressReporter:
         interval: float = WRITE_INTERVAL_S,
         envelopes: Envelopes | None = None,
     ) -> None:
-        self._envelopes = envelopes or Envelopes()
+        self._wrap = (envelopes or Envelopes()).wrap_progress
         self._record_progress = record_progress
         self._interval = interval
         self._loop = asyncio.get_running_loop()
@@ -70,16 +69,10 @@ class ProgressReporter:
         finally:
             self._task = None
 
-    def _stored(self, run: WorkerRun) -> str:
-        text = run.take_progress()
-        if self._envelopes.codec is None:
-            return text
-        return self._envelopes.wrap_end(text, PayloadContext("progress", run.job_id))
-
     async def _write(self, runs: list[WorkerRun]) -> bool:
         runs = [run for run in runs if run.has_news]
         try:
-            updates = [(run.lease, self._stored(run)) for run in runs]
+            updates = [(run.lease, self._wrap(run.take_progress(), run.job_id)) for run in runs]
             answers = await self._record_progress(updates)
         except OperatorError as error:
             log.warning("the progress of %d runs was not written: %s", len(runs), error)
