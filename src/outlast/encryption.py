@@ -44,7 +44,7 @@ class AESGCMCodec:
         OperatorError: `cryptography` is not installed.
     """
 
-    name: Final = "aesgcm"
+    name = "aesgcm"
 
     def __init__(
         self,
