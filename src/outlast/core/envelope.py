@@ -20,6 +20,8 @@ MARK: Final = '{"$outlast":'
 
 _LITERAL: Final = '{"$outlast":"literal","value":'
 _MAX_FRAMES: Final = 20
+_ASCII: Final = json.JSONEncoder(separators=(",", ":"))
+_UNICODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class Form(StrEnum):
@@ -46,7 +48,7 @@ class PayloadContext:
 
     def to_bytes(self) -> bytes:
         """Return the context for a cipher that authenticates it."""
-        return json.dumps(["outlast", self.kind, self.owner]).encode()
+        return f"outlast {len(self.kind)} {self.kind} {self.owner}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +165,11 @@ def _remedy(envelope: Envelope) -> str:
 
 
 def _text(form: Form, fields: dict[str, Any]) -> str:
-    return json.dumps({"$outlast": form, **fields}, separators=(",", ":"))
+    return _ASCII.encode({"$outlast": form, **fields})
 
 
 def _to_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _UNICODE.encode(value)
 
 
 def _signature(raised: "ExceptionInfo | None") -> dict[str, Any]:
