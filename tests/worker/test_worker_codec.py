@@ -92,14 +92,14 @@ async def test_params_progress_and_result_of_every_executor_are_encoded(app, pat
 async def test_errors_of_every_executor_are_encoded_but_their_class(app, path, name):
     handle = await run_one(app, name, SECRET)
 
-    with pytest.raises(JobNotSucceeded, match=r"ended dead_letter") as refused:
+    is_command = name == "fails_in_command"
+    kind = "outlast.errors.CommandFailed" if is_command else "ValueError"
+    with pytest.raises(JobNotSucceeded, match=rf"ended dead_letter \(\w+\): {kind}; ") as refused:
         await handle.result(SOON)
     runs = await app.store.runs(handle.id)
-    is_command = name == "fails_in_command"
     assert len(runs) == 2
     for run in runs:
         assert split_error(run.error).message == HIDDEN
-        kind = "outlast.errors.CommandFailed" if is_command else "ValueError"
         assert parse(run.error).error_type == kind
         frames = json.loads(run.error)["error"]["frames"]
         assert is_command or frames[-1].endswith(f" {name}")

@@ -1,6 +1,7 @@
 """Puts texts into envelopes before they are stored, and reads them back, with the app's codec."""
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb
@@ -128,8 +129,11 @@ class Envelopes:
         """Return the progress to store; a mark if the codec fails or its text is too long."""
         if self.codec is None:
             return text
-        envelope = self.wrap_end(text, PayloadContext("progress", job_id))
-        return envelope if len(envelope) <= MAX_PROGRESS else lost(self.codec.name, _TOO_LARGE)
+        with suppress(PayloadTooLarge):
+            envelope = self.wrap_end(text, PayloadContext("progress", job_id))
+            if len(envelope) <= MAX_PROGRESS:
+                return envelope
+        return lost(self.codec.name, _TOO_LARGE)
 
     def wrap_error(
         self, text: str, context: PayloadContext, raised: ExceptionInfo | None = None
