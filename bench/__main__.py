@@ -55,6 +55,7 @@ ELSEWHERE = {
     "transactions": "bench.transactions",
     "transfer": "bench.transfer",
     "space": "bench.space",
+    "logs": "bench.logs",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 

@@ -21,6 +21,7 @@ if _typing.TYPE_CHECKING:
     from outlast.core.queue import Pause
     from outlast.core.retry import Backoff
     from outlast.core.run import RunRecord
+    from outlast.core.run_log import LogLine
     from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
     from outlast.core.state import RunStatus, State
     from outlast.core.template import Template
@@ -120,6 +121,7 @@ __all__ = [
     "JobType",
     "LeaseLost",
     "Lineage",
+    "LogLine",
     "NoWorkerAvailable",
     "OperatorError",
     "Outlast",
@@ -206,6 +208,7 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.core.queue": ("Pause",),
     "outlast.core.retry": ("Backoff",),
     "outlast.core.run": ("RunRecord",),
+    "outlast.core.run_log": ("LogLine",),
     "outlast.core.schedule": (
         "Schedule",
         "SlotOutcome",

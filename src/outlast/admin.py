@@ -10,6 +10,7 @@ from outlast.core.explain import Explanation
 from outlast.core.job import Job
 from outlast.core.lineage import Lineage
 from outlast.core.run import RunRecord
+from outlast.core.run_log import LogLine
 from outlast.core.state import State
 from outlast.jobs import job_search, positions, retry
 from outlast.jobs.client import Client
@@ -20,6 +21,7 @@ from outlast.jobs.groups import GroupManager
 from outlast.jobs.handle import Handle
 from outlast.jobs.positions import End
 from outlast.jobs.queues import QueueManager
+from outlast.jobs.run_logs import logs_of
 
 
 class Admin:
@@ -77,6 +79,13 @@ class Admin:
             return found
         [job] = await store.get([found[0].job_id])
         return [envelopes.reveal(run, None if job is None else job.type) for run in found]
+
+    def logs(self, job_id: str, *, run: int | None = None) -> AsyncIterator[LogLine]:
+        """Iterate over what a job's runs have logged: `async for line in app.logs(job_id):`.
+
+        `run` is the token of one run; the default is all runs, the first one first.
+        """
+        return logs_of(self._client, job_id_of(job_id), run=run)
 
     async def events(self, job_id: str) -> list[EventRecord]:
         """Return the recorded events of a job, oldest first."""

@@ -28,6 +28,7 @@ from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
 from outlast.core.duration import Duration
 from outlast.core.ids import Ids
+from outlast.core.log_capture import LogCapture
 from outlast.core.retry import Backoff, Delays
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
@@ -142,6 +143,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        log_capture: LogCapture = None,
     ) -> Decorator: ...
     def job(
         self,
@@ -156,6 +158,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        log_capture: LogCapture = None,
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
 
@@ -177,6 +180,8 @@ class Outlast(Hooks, Admin):
                 runs the Command that it returns.
             errors: Which exceptions are retried: `{KeyError: "permanent"}`.
             unknown_error: The class of all other exceptions.
+            log_capture: Whether what its runs log is kept: False, True, or a level such as
+                "WARNING"; default: the setting of the app.
 
         Raises InvalidType if settings contradict each other.
         """
@@ -192,6 +197,7 @@ class Outlast(Hooks, Admin):
                 executor=executor,
                 errors=errors,
                 unknown_error=unknown_error,
+                log_capture=log_capture,
             )
             job_type: JobType[..., Any] = JobType(handler, policy, self._client, self._middleware)
             self.registry.add(job_type)

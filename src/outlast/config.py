@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_duration
+from outlast.core.log_capture import LogCapture, check_log_capture
 from outlast.errors import ConfigurationError
 
 RENEWALS_PER_LEASE: Final = 3
@@ -55,6 +56,7 @@ class SettingOptions(TypedDict, total=False):
     concurrency: int
     prefetch: int
     logs: str | PathLike[str]
+    log_capture: LogCapture
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -88,6 +90,9 @@ class Settings:
         prefetch: Jobs a worker may claim ahead of a free execution slot (1500).
         logs: Folder for the output of commands, one file per run (`outlast-logs`). Workers delete
             files older than `retention` whose jobs have ended.
+        log_capture: Whether what runs log is kept with them, unless their type says otherwise:
+            True, False, or a level such as "WARNING" (from INFO). On etcd and DynamoDB only types
+            that ask for it are captured.
 
     Raises:
         ValueError: A value is out of range; the message names the setting.
@@ -108,6 +113,7 @@ class Settings:
     concurrency: int
     prefetch: int
     logs: Path
+    log_capture: LogCapture
     _unset: frozenset[str] = field(repr=False, compare=False)  # settings with the store's default
 
     def __init__(
@@ -128,6 +134,7 @@ class Settings:
         concurrency: int = 10,
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
+        log_capture: LogCapture = True,
     ) -> None:
         defaults = {"tick": (tick, TICK), "poll": (poll, POLL)}
         defaults["transaction"] = transaction, TRANSACTION
@@ -153,6 +160,7 @@ class Settings:
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         object.__setattr__(self, "logs", Path(logs))
+        object.__setattr__(self, "log_capture", _log_capture(log_capture))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
@@ -234,6 +242,13 @@ def _positive(value: Duration, *, what: str) -> timedelta:
     if span < SHORTEST:
         raise ConfigurationError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
     return span
+
+
+def _log_capture(value: LogCapture) -> LogCapture:
+    try:
+        return check_log_capture(value)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _reservation(value: Duration) -> timedelta:

@@ -108,6 +108,7 @@ class ShownJob(Job):
     runs: list[Run]
     events: list[Event]
     chain: list[str]
+    log_lines: int
 
 
 class JobCount(Model):
@@ -147,6 +148,16 @@ class Retried(Model):
 class LogProgress(Model):
     run_id: str
     progress: Progress
+
+
+class LogLine(Model):
+    token: int
+    number: int
+    at: Moment
+    level: str
+    logger: str
+    text: str
+    omitted: int
 
 
 class LogText(Model):

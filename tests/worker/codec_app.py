@@ -4,12 +4,15 @@
 """
 
 import asyncio
+import logging
 import sys
 
 from outlast import Backoff, Command, Outlast, Run
 from outlast.encryption import AESGCMCodec
 
 ADDRESS = "codec_app:app"
+log = logging.getLogger("codec_app")
+log.setLevel(logging.INFO)
 KEYS = {"2026-11": b"k" * 32}
 SECRET = "hunter2 of ada"  # noqa: S105 - the one that must not be stored or logged
 AT_ONCE = Backoff(2, base="1ms", jitter=False)
@@ -20,6 +23,7 @@ def codec() -> AESGCMCodec:
 
 
 async def in_loop(run: Run, secret: str) -> str:
+    log.info("loop logs %s", secret)
     run.progress(1, 2, f"for {secret}")
     await asyncio.sleep(0)
     return secret
@@ -30,11 +34,13 @@ async def at_once(secret: str) -> str:
 
 
 def in_thread(run: Run, secret: str) -> str:
+    log.info("thread logs %s", secret)
     run.progress(1, 2, f"for {secret}")
     return secret
 
 
 def in_process(run: Run, secret: str) -> str:
+    log.info("process logs %s", secret)
     run.progress(1, 2, f"for {secret}")
     return secret
 

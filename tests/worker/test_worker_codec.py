@@ -88,6 +88,29 @@ async def test_params_progress_and_result_of_every_executor_are_encoded(app, pat
         assert json.loads(plain.progress)["message"] == f"for {SECRET}"
 
 
+@pytest.mark.parametrize("name", [name for name in names if name != "at_once"])
+async def test_what_a_run_logs_is_encoded(app, keyless, path, name):
+    handle = await run_one(app, name, SECRET)
+
+    lines = [line async for line in app.handle(handle.id).logs()]
+    blind = [line async for line in keyless.handle(handle.id).logs()]
+
+    assert f"logs {SECRET}" in " ".join(line.text for line in lines)
+    assert [line.text for line in blind] == [f"{len(lines)} lines {HIDDEN}"]
+    assert SECRET not in dump(path)
+    assert SECRET not in repr(lines)
+
+
+async def test_lines_are_a_mark_if_the_codec_fails(path):
+    async with install(coded(path, Flaky("log"))) as app:
+        handle = await run_one(app, "in_loop", SECRET)
+
+        [line] = [line async for line in app.handle(handle.id).logs()]
+
+        assert "lines not stored: codec flaky raised OSError at" in line.text
+        assert await handle.result(SOON) == SECRET
+
+
 @pytest.mark.parametrize("name", failing)
 async def test_errors_of_every_executor_are_encoded_but_their_class(app, path, name):
     handle = await run_one(app, name, SECRET)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -14,7 +14,7 @@ from outlast.cli.job_notes import (
     status_note,
 )
 from outlast.cli.json_values import error_value, is_unreadable, plain, stored_json
-from outlast.cli.output import ago
+from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.envelope import readable
@@ -43,12 +43,15 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
     store = ctx.app.store
     runs, events = await ctx.app.runs(job.id), await ctx.app.events(job.id)
     chain = [ctx.reveal(each) for each in await store.chain(job.id)]
+    logged = await store.log_lengths(job.id)
     if ctx.out.as_json:
-        ctx.out.record(_to_record(ctx, job, runs, events, chain))
+        record = _to_record(ctx, job, runs, events, chain)
+        ctx.out.record({**record, "log_lines": sum(logged.values())})
         return
     _head(ctx, job, runs, chain[-1] if chain else job, await _worker_note(ctx, job))
     _result(ctx, job, runs)
     _table(ctx, "runs", (">TOKEN", "STATUS", "STARTED", "TOOK", "ON", "WHY"), map(_run, runs))
+    _logged(ctx, job, logged)
     _table(ctx, "events", ("AT", "KIND", "REASON"), map(_event, events))
     if len(chain) > 1:
         _title(ctx, "retry chain")
@@ -179,6 +182,15 @@ def _run(run: RunRecord) -> tuple[str, ...]:
     if error := _error_of(run):
         why = split_error(error).summary
     return str(run.token), run.status, f"{run.started_at:%H:%M:%S.%f}"[:-3], took, run.holder, why
+
+
+def _logged(ctx: CommandContext, job: Job, lengths: Mapping[int, int]) -> None:
+    """Say how many lines the runs logged."""
+    if lengths:
+        runs = f" in {count(len(lengths), 'run')}" if len(lengths) > 1 else ""
+        text = f"{count(sum(lengths.values()), 'line')}{runs}; outlast logs {job.id} prints them"
+        ctx.out.line()
+        ctx.out.line(f"logged {text}")
 
 
 def _event(event: EventRecord) -> tuple[str, ...]:

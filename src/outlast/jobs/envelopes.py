@@ -30,6 +30,7 @@ from outlast.core.limits import (
     truncate,
 )
 from outlast.core.run import RunRecord
+from outlast.core.run_log import MAX_CHUNK
 from outlast.errors import (
     CodecFailed,
     InvalidArgument,
@@ -135,6 +136,19 @@ class Envelopes:
                 return envelope
         return lost(self.codec.name, _TOO_LARGE)
 
+    def wrap_log(self, text: str, job_id: str) -> str:
+        """Return lines of a run to store; a mark if the codec fails or its text is too long.
+
+        It logs nothing: the line would be one of the run.
+        """
+        if self.codec is None:
+            return text
+        try:
+            envelope = self.wrap(text, PayloadContext("log", job_id), what="log")
+        except (CodecFailed, PayloadTooLarge) as failed:
+            return lost(self.codec.name, str(failed).partition(": ")[2])
+        return envelope if len(envelope) <= MAX_CHUNK else lost(self.codec.name, _TOO_LARGE)
+
     def wrap_error(
         self, text: str, context: PayloadContext, raised: ExceptionInfo | None = None
     ) -> str:
@@ -187,7 +201,9 @@ class Envelopes:
         return replace(record, **fields) if fields else record
 
     def reveal_text(self, text: str, context: PayloadContext) -> str:
-        """Return the decoded text; the text itself if this app cannot decode it."""
+        """Return the decoded text; the text itself if it is plain or cannot be decoded."""
+        if not text.startswith(MARK):
+            return text
         try:
             return PlainText(self.unwrap(text, context, what=context.kind))
         except PayloadUnreadable:

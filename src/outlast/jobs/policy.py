@@ -9,6 +9,7 @@ from outlast.core.classify import Classifier, ErrorClass
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
+from outlast.core.log_capture import LogCapture, check_log_capture
 from outlast.core.retry import Backoff, Delays, as_backoff
 from outlast.errors import InvalidArgument, InvalidType
 
@@ -34,6 +35,7 @@ class Policy:
     priority: int = 0
     max_runtime: timedelta | None = None
     executor: str | None = None
+    log_capture: LogCapture = None
 
     @classmethod
     def new(
@@ -48,6 +50,7 @@ class Policy:
         executor: str | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
+        log_capture: LogCapture = None,
     ) -> "Policy":
         """Return a validated policy; InvalidType names the setting that cannot be used."""
         try:
@@ -66,6 +69,7 @@ class Policy:
                 priority=check_priority(priority),
                 max_runtime=_runtime(max_runtime),
                 executor=executor,
+                log_capture=check_log_capture(log_capture),
             )
         except InvalidType:
             raise

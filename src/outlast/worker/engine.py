@@ -31,6 +31,7 @@ from outlast.worker.executors.app_address import find_addresses
 from outlast.worker.failure_reporter import FailureReporter
 from outlast.worker.finisher import Finisher
 from outlast.worker.lease_table import LeaseTable
+from outlast.worker.log_writer import LogWriter
 from outlast.worker.maintenance.group_closer import GroupCloser
 from outlast.worker.maintenance.seal_monitor import SealMonitor
 from outlast.worker.periodic import run_periodically
@@ -239,7 +240,17 @@ class WorkerEngine:
             logs=self._settings.logs,
             addresses=self._addresses,
             record_progress=self._store.record_progress,
+            log_writer=self._new_log_writer(),
             context=self.context,
+        )
+
+    def _new_log_writer(self) -> LogWriter:
+        is_paid = Capability.PAID_READS in self._store.capabilities
+        return LogWriter(
+            self._store.write_logs,
+            self._settings,
+            is_paid=is_paid,
+            envelopes=self._registry.envelopes,
         )
 
     def _make_dispatcher(self, holder: LeaseHolder) -> Dispatcher:

@@ -15,6 +15,7 @@ from outlast.run_context import NO_CONTEXT, Begin
 from outlast.worker.attempt_runner import AttemptRunner
 from outlast.worker.executors.registry import make_executors
 from outlast.worker.lease_table import LeaseTable
+from outlast.worker.log_writer import LogWriter
 from outlast.worker.progress_reporter import ProgressReporter, RecordProgress
 from outlast.worker.run_outcome import OutcomeJudge, shutdown_event
 
@@ -54,6 +55,7 @@ class ExecutionPool:
         logs: Path,
         addresses: Mapping[str, str],
         record_progress: RecordProgress | None = None,
+        log_writer: LogWriter | None = None,
         context: Any = NO_CONTEXT,
     ) -> None:
         self._judge = judge
@@ -73,6 +75,7 @@ class ExecutionPool:
             if record_progress is None
             else ProgressReporter(record_progress, envelopes=registry.envelopes)
         )
+        self._log_writer = log_writer
         self._attempts = AttemptRunner(
             registry,
             judge,
@@ -82,6 +85,7 @@ class ExecutionPool:
             on_written=on_written,
             leases=leases,
             reporter=self._reporter,
+            log_writer=log_writer,
             is_torn_down=self._is_torn_down,
             context=context,
         )
@@ -178,6 +182,8 @@ class ExecutionPool:
             task.cancel()
         if self._reporter is not None:
             self._reporter.close()
+        if self._log_writer is not None:
+            self._log_writer.close()
         self._attempts.close()
         for executor in self._executors.values():
             executor.close_now()

@@ -37,6 +37,7 @@ from outlast.jobs.envelopes import Envelopes
 from outlast.jobs.middleware import await_inside, call_inside, plain_only
 from outlast.jobs.registry import JobType
 from outlast.run_context import WorkerRun
+from outlast.worker.run_log import RunLog
 
 log = logging.getLogger("outlast.worker")
 
@@ -58,6 +59,7 @@ class ActiveRun:
         "interrupted",
         "is_logged",
         "kind",
+        "log",
         "log_path",
         "slot_task",
         "started",
@@ -87,6 +89,7 @@ class ActiveRun:
         self.stop: Callable[[], object] | None = None
         self.exit_code: int | None = None
         self.log_path: str | None = None
+        self.log: RunLog | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
         self.is_logged = False

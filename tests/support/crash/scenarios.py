@@ -25,6 +25,7 @@ from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import ReservationId
 from outlast.core.run import Claim
+from outlast.core.run_log import LogChunk, LogWrite
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
 from outlast.store.contract import check_maintenance
@@ -115,6 +116,39 @@ async def renew(w: World, claims: list[Claim]) -> None:
 async def report(w: World, claims: list[Claim]) -> None:
     first, second = (claim.lease for claim in claims)
     await w.store.record_progress([(first, "1"), (second, "2"), (first, "3")])
+
+
+LOG = LogWrite((LogChunk(1, 1, "one"), LogChunk(2, 1, "two")))
+MORE = LogWrite((LogChunk(1, 2, "one and"), LogChunk(3, 1, "three")), (2,))
+
+
+async def _two_logging(w: World) -> list[Claim]:
+    claims = await _two_started(w)
+    await w.store.write_logs([(claim.lease, LOG) for claim in claims])
+    return claims
+
+
+@scenario(_two_logging)
+async def write_logs(w: World, claims: list[Claim]) -> None:
+    await w.store.write_logs([(claim.lease, MORE) for claim in claims])
+
+
+@scenario(_two_logging)
+async def succeed_with_log(w: World, claims: list[Claim]) -> None:
+    changes = [decide(claim, Succeeded(), new_id=w.new_id) for claim in claims]
+    await w.store.apply([change.with_log(MORE) for change in changes])
+
+
+@scenario(_two_logging)
+async def fail_with_log(w: World, claims: list[Claim]) -> None:
+    changes = [decide(claim, Failed("broke"), new_id=w.new_id) for claim in claims]
+    await w.store.apply([change.with_log(MORE) for change in changes])
+
+
+@scenario(_two_logging)
+async def read_log(w: World, claims: list[Claim]) -> None:
+    await w.store.log_chunks(claims[0].id, limit=10)
+    await w.store.log_lengths(claims[0].id)
 
 
 @scenario(_two_started)

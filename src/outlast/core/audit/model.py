@@ -101,7 +101,8 @@ class JobAudit:
     `root_id` is None if the root of its chain is missing. `group_id` is None if the job is in no
     group, or if the group is missing; `is_member` distinguishes the two. `active_key` is the key
     that the job was added with, and `key_holder` the root of the chain that holds it.
-    `missing_bodies` are rows of long texts that the job or its runs refer to.
+    `missing_bodies` are rows of long texts that the job or its runs refer to. `logged` are the
+    tokens under which lines of a log are stored.
     """
 
     id: JobId
@@ -122,6 +123,7 @@ class JobAudit:
     active_key: str | None = None
     key_holder: JobId | None = None
     missing_bodies: tuple[str, ...] = ()
+    logged: tuple[int, ...] = ()
 
     @property
     def end(self) -> StateRow | None:
@@ -171,6 +173,7 @@ class DanglingKind(StrEnum):
 
     RUN = "run"  # an ended run whose job is missing
     EVENT = "event"  # an event whose job is missing
+    LOG = "log"  # lines of a log whose job is missing
     PLACE = "place"  # a state row whose job is missing
     BODY = "body"  # a long text that no job or run refers to
     KEY = "key"  # an active key whose job is missing

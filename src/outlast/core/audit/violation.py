@@ -45,7 +45,9 @@ class ViolationCode(StrEnum):
     BLOCKED_WITHOUT_GROUP = "blocked_without_group"  # it is blocked and in no group
     MISSING_GROUP = "missing_group"  # the group it is a member of is missing
     ORPHAN_RUN = "orphan_run"  # an ended run whose job is missing
+    LOG_OF_NO_RUN = "log_of_no_run"  # lines of a log whose run does not exist
     DANGLING_EVENT = "dangling_event"  # an event whose job is missing
+    DANGLING_LOG = "dangling_log"  # lines of a log whose job is missing
     DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
     DANGLING_BODY = "dangling_body"  # a long text that no job or run refers to
     DANGLING_KEY = "dangling_key"  # an active key whose job is missing
@@ -166,7 +168,9 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.ORPHAN_RUN: (
             "`outlast verify --repair` copies the run to the events and deletes it"
         ),
+        ViolationCode.LOG_OF_NO_RUN: _DELETE,
         ViolationCode.DANGLING_EVENT: _DELETE,
+        ViolationCode.DANGLING_LOG: _DELETE,
         ViolationCode.DANGLING_STATE_ROW: _DELETE,
         ViolationCode.DANGLING_BODY: _DELETE,
         ViolationCode.DANGLING_KEY: _FREE_KEY,
@@ -211,6 +215,7 @@ DANGLING: Final[Mapping[DanglingKind, tuple[ViolationCode, str]]] = MappingProxy
     {
         DanglingKind.RUN: (ViolationCode.ORPHAN_RUN, "an ended run whose job is missing"),
         DanglingKind.EVENT: (ViolationCode.DANGLING_EVENT, "an event whose job is missing"),
+        DanglingKind.LOG: (ViolationCode.DANGLING_LOG, "lines of a log whose job is missing"),
         DanglingKind.PLACE: (ViolationCode.DANGLING_STATE_ROW, "a state row whose job is missing"),
         DanglingKind.BODY: (
             ViolationCode.DANGLING_BODY,

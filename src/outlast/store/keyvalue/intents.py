@@ -48,6 +48,7 @@ _INDEXES: Final = (
     "filling",
     "emptied",
     key_layout.ARTIFACTS,
+    key_layout.LOG,
 )
 """Parts whose records may be late; long texts come first, so that few are in an intent."""
 

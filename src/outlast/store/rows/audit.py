@@ -37,7 +37,8 @@ def job_audit(row: Row) -> JobAudit:
     (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
     (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
     (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
-    successors, runs, events, reservations, is_member, group_id, active_key, key_holder = row
+    successors, runs, events, reservations, is_member, group_id, active_key, key_holder = row[:8]
+    [logged] = row[8:]
     return JobAudit(
         id=JobId(job_id),
         seq=seq,
@@ -56,6 +57,7 @@ def job_audit(row: Row) -> JobAudit:
         group_id=group_id,
         active_key=active_key,
         key_holder=key_holder,
+        logged=tuple(sorted(json.loads(logged))),
     )
 
 

@@ -44,6 +44,7 @@ from outlast.testing.model.documents import ModelDocumentOperations
 from outlast.testing.model.groups import ModelGroupOperations
 from outlast.testing.model.insight import ModelInsightOperations
 from outlast.testing.model.locks import Held, ModelLock, take
+from outlast.testing.model.logs import ModelLogOperations
 from outlast.testing.model.queues import ModelQueueOperations
 from outlast.testing.model.reservations import ModelReservationOperations
 from outlast.testing.model.schedules import ModelScheduleOperations
@@ -64,6 +65,7 @@ class ModelStore(
     ModelInsightOperations,
     ModelDocumentOperations,
     ModelQueueOperations,
+    ModelLogOperations,
 ):
     """`ModelStore(clock, ids)` keeps everything in memory, by the clock it is given."""
 

@@ -15,6 +15,7 @@ from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.ordering import Ordering, next_position, sort_key
 from outlast.core.reservation import Reservation, ReservationId
 from outlast.core.run import Lease, LeaseHolder, RunRecord
+from outlast.core.run_log import LogChunk, LogWrite
 from outlast.core.schedule import Schedule, SlotRecord
 from outlast.core.state import WAITING, State
 from outlast.core.worker import WorkerRecord
@@ -52,6 +53,7 @@ class Tables:
     jobs: dict[JobId, Job] = field(default_factory=dict)
     runs: dict[JobId, list[RunRecord]] = field(default_factory=dict)
     events: dict[JobId, list[EventRecord]] = field(default_factory=dict)
+    logs: dict[JobId, dict[tuple[int, int], LogChunk]] = field(default_factory=dict)  # token, line
     leases: dict[JobId, LeaseEnd] = field(default_factory=dict)
     successors: dict[JobId, JobId] = field(default_factory=dict)
     slots: dict[Slot, SlotRecord] = field(default_factory=dict)
@@ -85,6 +87,7 @@ class Tables:
         """Delete a job with its runs and events; keys and slots stay."""
         for table in (self.jobs, self.runs, self.events):
             del table[job_id]
+        self.logs.pop(job_id, None)
         self.successors.pop(job_id, None)
 
     def append_event(
@@ -142,6 +145,17 @@ class Tables:
             return False
         self.jobs[job.id] = replace(job, progress=progress)
         self.runs[job.id][-1] = replace(self.runs[job.id][-1], progress=progress)
+        return True
+
+    def write_log(self, lease: Lease, write: LogWrite) -> bool:
+        """Write to the log of the open run under that token; return False if there is none."""
+        job = self.jobs.get(lease.job_id)
+        if job is None or not self.is_open(job) or job.token != lease.token:
+            return False
+        chunks = self.logs.setdefault(job.id, {})
+        chunks |= {(lease.token, chunk.first): chunk for chunk in write.storable}
+        for first in write.dropped:
+            chunks.pop((lease.token, first), None)
         return True
 
     def queue(self, name: str) -> Queue:

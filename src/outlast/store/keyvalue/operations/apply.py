@@ -32,6 +32,7 @@ from outlast.store.keyvalue.operations.jobs import require_kept
 from outlast.store.keyvalue.outcomes import FailedItem, require_all, succeeded
 from outlast.store.keyvalue.repositories import (
     groups,
+    logs,
     queues,
     reservations,
     runs,
@@ -71,7 +72,7 @@ class KeyValueApplyOperations(KeyValueOperations):
             records=10,
             is_alone=lambda change: repeated or not _is_routine(change),
             is_order_needed=repeated or any(change.place or change.edit for change in changes),
-            size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
+            size=_size,
             refused=lambda _, __: Applied(),
         )
         for answer in succeeded(outcomes):
@@ -85,6 +86,13 @@ class KeyValueApplyOperations(KeyValueOperations):
 def _is_routine(change: Change) -> bool:
     """Return True if the change closes a run and concerns no other job but those of its group."""
     return change.move.guard is Guard.OPEN and change.move.kind is None
+
+
+def _size(change: Change) -> int:
+    """Return about how many bytes of text the change writes."""
+    chunks = () if change.log is None else change.log.chunks
+    texts = (change.result or "", *change.artifacts, *(chunk.text for chunk in chunks))
+    return sum(map(len, texts))
 
 
 async def _apply(context: StoreContext, changes: Sequence[Change]) -> list[Applied]:
@@ -186,6 +194,8 @@ async def _settle(
     run_id, error = await _run_id(unit, record), change.error
     if record.run_id is not None and change.move.run is not None:
         error = await runs.close(unit, record, change, now)
+        if change.log is not None and logs.save(unit, record.job.id, record.job.token, change.log):
+            record = replace(record, is_logged=True)
         record = replace(record, lease=None, lease_until=None, run_id=None, run_started_at=None)
     change = yield_to_cancel(was.job, change)
     moved = replace(record, job=apply_change(record.job, change, now))

@@ -56,7 +56,10 @@ SELECT
   (
     SELECT h.job FROM outlast.keys AS h
     WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
-  )
+  ),
+  coalesce(
+    (SELECT json_agg(DISTINCT l.token) FROM outlast.logs AS l WHERE l.job = j.id), '[]'
+  )::text
 FROM (
   SELECT * FROM outlast.jobs WHERE seq > :after::bigint ORDER BY seq LIMIT :limit::bigint
 ) AS j
@@ -84,6 +87,17 @@ UNION ALL
   SELECT 'event', json_build_array('events id=' || x.id)::text, '', NULL
   FROM outlast.events AS x
   WHERE x.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
+  LIMIT :limit::bigint
+)
+UNION ALL
+(
+  SELECT
+    'log',
+    json_build_array('logs job=' || x.job || ' token=' || x.token || ' first=' || x.first)::text,
+    '',
+    NULL
+  FROM outlast.logs AS x
+  WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
   LIMIT :limit::bigint
 )
 UNION ALL

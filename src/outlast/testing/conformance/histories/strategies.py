@@ -284,6 +284,14 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
             texts=st.lists(st.sampled_from(["1", '{"done":2}', "{"]), min_size=3, max_size=3),
         ),
     ),
+    (
+        1,
+        _step(
+            "write_logs",
+            backs=st.lists(_BACK, min_size=1, max_size=3),
+            firsts=st.lists(st.sampled_from([1, 3, 5]), min_size=3, max_size=3),
+        ),
+    ),
     (1, _step("register_worker", worker=_WORKERS)),
     (1, _step("heartbeat", holder=_HOLDERS, span=_LEASES)),
     (1, _step("deregister_worker", holder=_HOLDERS)),
