@@ -22,6 +22,7 @@ PAGES = [
     "docs/howto/errors-to-sentry.md",
     "docs/howto/middleware-and-lifespan.md",
     "docs/howto/encrypt-payloads.md",
+    "docs/howto/logs-of-a-job.md",
 ]
 
 

@@ -23,7 +23,6 @@ def codec() -> AESGCMCodec:
 
 
 async def in_loop(run: Run, secret: str) -> str:
-    log.info("loop logs %s", secret)
     run.progress(1, 2, f"for {secret}")
     await asyncio.sleep(0)
     return secret
@@ -34,15 +33,25 @@ async def at_once(secret: str) -> str:
 
 
 def in_thread(run: Run, secret: str) -> str:
-    log.info("thread logs %s", secret)
     run.progress(1, 2, f"for {secret}")
     return secret
 
 
 def in_process(run: Run, secret: str) -> str:
-    log.info("process logs %s", secret)
     run.progress(1, 2, f"for {secret}")
     return secret
+
+
+async def logs_in_loop(secret: str) -> None:
+    log.info("loop logs %s", secret)
+
+
+def logs_in_thread(secret: str) -> None:
+    log.info("thread logs %s", secret)
+
+
+def logs_in_process(secret: str) -> None:
+    log.info("process logs %s", secret)
 
 
 async def fails_in_loop(secret: str) -> None:
@@ -63,8 +72,9 @@ def fails_in_command(secret: str) -> Command:
 
 
 def install(app: Outlast) -> Outlast:
-    for handler in (in_loop, at_once, in_thread):
+    for handler in (in_loop, at_once, in_thread, logs_in_loop, logs_in_thread):
         app.job(handler)
+    app.job(executor="process")(logs_in_process)
     app.job(executor="process")(in_process)
     for handler in (fails_in_loop, fails_in_thread):
         app.job(retry=AT_ONCE)(handler)

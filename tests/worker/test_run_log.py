@@ -79,7 +79,7 @@ def test_run_that_logs_nothing_has_nothing_to_write():
 @pytest.mark.parametrize("each", [1, 7, 100_000], ids=lambda n: f"taken-after-{n}")
 @pytest.mark.parametrize("limit", [MAX_LOG, MAX_PAID_LOG])
 def test_long_log_keeps_head_and_tail_and_counts_what_is_missing(limit, each):
-    log, stored, lines = new_log(limit), Stored(), 8_000
+    log, stored, lines = new_log(limit), Stored(), 12_000
 
     for number in range(1, lines + 1):
         add(log, f"line {number}")
@@ -108,7 +108,8 @@ def test_lines_without_end_are_counted_and_take_no_more_memory_than_the_limit():
     write = log.close()
     assert write is not None
     assert write.chunks[-1].last == lines
-    assert max(most, in_memory(log)) <= MAX_LOG
+    # The last chunk is in memory twice: it may grow, and its text was taken.
+    assert max(most, in_memory(log)) <= MAX_LOG + MAX_LOG // 32
     assert sum(len(chunk.text.encode()) for chunk in write.chunks) <= MAX_LOG
 
 
@@ -208,8 +209,12 @@ def test_first_line_after_a_take_is_notified_once():
     assert told == [log, log]
 
 
-def test_damaged_chunk_is_one_line_that_says_so():
-    chunks = [LogChunk(1, 2, "no JSON"), LogChunk(3, 1, '[1,"INFO","app","x"]')]
+@pytest.mark.parametrize(
+    "text",
+    ["no JSON", "", "[]", "3", '["then","INFO","app","x"]', '[1,"INFO","app",2]', "[" * 9999],
+)
+def test_damaged_chunk_is_one_line_that_says_so(text):
+    chunks = [LogChunk(1, 2, text), LogChunk(3, 1, '[1,"INFO","app","x"]')]
 
     lines = list(read(1, chunks))
 

@@ -88,7 +88,10 @@ async def test_params_progress_and_result_of_every_executor_are_encoded(app, pat
         assert json.loads(plain.progress)["message"] == f"for {SECRET}"
 
 
-@pytest.mark.parametrize("name", [name for name in names if name != "at_once"])
+@pytest.mark.parametrize(
+    "name",
+    ["logs_in_loop", "logs_in_thread", pytest.param("logs_in_process", marks=pytest.mark.slow)],
+)
 async def test_what_a_run_logs_is_encoded(app, keyless, path, name):
     handle = await run_one(app, name, SECRET)
 
@@ -103,12 +106,12 @@ async def test_what_a_run_logs_is_encoded(app, keyless, path, name):
 
 async def test_lines_are_a_mark_if_the_codec_fails(path):
     async with install(coded(path, Flaky("log"))) as app:
-        handle = await run_one(app, "in_loop", SECRET)
+        handle = await run_one(app, "logs_in_loop", SECRET)
 
         [line] = [line async for line in app.handle(handle.id).logs()]
 
         assert "lines not stored: codec flaky raised OSError at" in line.text
-        assert await handle.result(SOON) == SECRET
+        assert (await handle.read()).state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize("name", failing)

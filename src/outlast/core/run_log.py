@@ -9,11 +9,11 @@ middle of a long log are dropped, so the numbers tell how many lines are missing
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from json.encoder import encode_basestring as quoted
 from typing import Final, NamedTuple
 
-from outlast.clock import from_micros
+from outlast.core.duration import MICROSECOND
 from outlast.core.envelope import label
 from outlast.core.limits import is_storable
 
@@ -31,6 +31,8 @@ MAX_CHUNK: Final = 64 * 1024
 
 MAX_LINE_NUMBER: Final = 2**31 - 1
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST: Final = 200_000_000_000_000_000  # microseconds; in the year 8307
 _CUT: Final = " … [cut] … "
 
 
@@ -124,9 +126,18 @@ def to_text(lines: Iterable[str]) -> str:
 def from_text(text: str) -> list[Entry]:
     """Return the lines of a stored text; ValueError if it is not one."""
     try:
-        return [Entry(*json.loads(line)) for line in text.split("\n")]
+        entries = [Entry(*json.loads(line)) for line in text.split("\n")]
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
+    if not all(map(_is_entry, entries)):
+        raise ValueError("a line of a log has other fields")
+    return entries
+
+
+def _is_entry(entry: Entry) -> bool:
+    at, *texts = entry
+    is_time = isinstance(at, int) and 0 <= at < _LATEST
+    return is_time and all(isinstance(each, str) for each in texts)
 
 
 def read(token: int, chunks: Sequence[LogChunk], *, after: int = 0) -> Iterator[LogLine]:
@@ -144,10 +155,10 @@ def _line(token: int, number: int, entry: Entry, *, omitted: int) -> LogLine:
     return LogLine(
         token=token,
         number=number,
-        at=from_micros(entry.at),
-        level=str(entry.level),
-        logger=str(entry.logger),
-        text=str(entry.text),
+        at=_EPOCH + entry.at * MICROSECOND,
+        level=entry.level,
+        logger=entry.logger,
+        text=entry.text,
         omitted=omitted,
     )
 

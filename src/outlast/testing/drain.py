@@ -16,9 +16,11 @@ from outlast.core.decide import Change
 from outlast.core.ids import Ids
 from outlast.core.job import Job
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
+from outlast.core.run_log import LogLine
 from outlast.core.state import RunStatus
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
+from outlast.jobs.run_logs import log_lines
 from outlast.run_context import NO_CONTEXT
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
@@ -36,12 +38,13 @@ NOT_SUCCEEDED: Final = frozenset({RunStatus.FAILED, RunStatus.LOST})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainedRun:
-    """One run: the job after it, the run record, the result and the handler's error."""
+    """One run: the job after it, the run record, the result, the error and the lines logged."""
 
     job: Job
     run: RunRecord
     result: Any
     error: BaseException | None
+    logs: tuple[LogLine, ...] = ()
 
     @property
     def type(self) -> str:
@@ -174,7 +177,9 @@ class Drainer:
         result = self._registry.load_result(job.type, text)
         job, run = envelopes.reveal(job), envelopes.reveal(run, job.type)
         error = self._witness.errors.get(claim.lease)
-        self._ran.append(DrainedRun(job=job, run=run, result=result, error=error))
+        lines = log_lines(self._store, job.id, run=claim.token)
+        logs = tuple([line async for line in lines])
+        self._ran.append(DrainedRun(job=job, run=run, result=result, error=error, logs=logs))
         if raising and run.status in NOT_SUCCEEDED:
             raise error or AssertionError(
                 f'a job of type "{job.type}" was {run.status} ({run.reason}): {run.error}'

@@ -165,7 +165,8 @@ async def _dump(w: World, _: None) -> None:
         await w.store.dump(kind, limit=9)
 
 
-DROPPED: Final = frozenset(TableKind) - {TableKind.SLOTS, TableKind.RUNS, TableKind.COUNTERS}
+KEPT: Final = {TableKind.SLOTS, TableKind.RUNS, TableKind.LOGS, TableKind.COUNTERS}
+DROPPED: Final = frozenset(TableKind) - KEPT
 
 MOVING: dict[str, Scenario] = {
     "move_fill": Scenario(nothing, stepping(TransferStage.FILLING)),

@@ -31,6 +31,7 @@ class ViolationCode(StrEnum):
     END_EVENT_MISSING = "end_event_missing"  # an end other than success without an event
     EVENT_CONTRADICTS = "event_contradicts"  # its last event reports another end
     EVENT_OF_NO_RUN = "event_of_no_run"  # an event of a run that does not exist
+    LOG_OF_NO_RUN = "log_of_no_run"  # lines of a log whose run does not exist
     COUNTS_MISMATCH = "counts_mismatch"  # failures or losses that do not match its runs
     TWO_SUCCESSORS = "two_successors"  # two jobs retry it
     EARLY_SUCCESSOR = "early_successor"  # a job retries it although it has not ended
@@ -45,7 +46,6 @@ class ViolationCode(StrEnum):
     BLOCKED_WITHOUT_GROUP = "blocked_without_group"  # it is blocked and in no group
     MISSING_GROUP = "missing_group"  # the group it is a member of is missing
     ORPHAN_RUN = "orphan_run"  # an ended run whose job is missing
-    LOG_OF_NO_RUN = "log_of_no_run"  # lines of a log whose run does not exist
     DANGLING_EVENT = "dangling_event"  # an event whose job is missing
     DANGLING_LOG = "dangling_log"  # lines of a log whose job is missing
     DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
@@ -135,6 +135,7 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.END_EVENT_MISSING: _HISTORY,
         ViolationCode.EVENT_CONTRADICTS: _HISTORY,
         ViolationCode.EVENT_OF_NO_RUN: _HISTORY,
+        ViolationCode.LOG_OF_NO_RUN: _DELETE,
         ViolationCode.COUNTS_MISMATCH: (
             "stop all workers and write the numbers of its runs; an ended job needs no repair"
         ),
@@ -168,7 +169,6 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.ORPHAN_RUN: (
             "`outlast verify --repair` copies the run to the events and deletes it"
         ),
-        ViolationCode.LOG_OF_NO_RUN: _DELETE,
         ViolationCode.DANGLING_EVENT: _DELETE,
         ViolationCode.DANGLING_LOG: _DELETE,
         ViolationCode.DANGLING_STATE_ROW: _DELETE,
