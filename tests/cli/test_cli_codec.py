@@ -127,6 +127,7 @@ def test_with_the_key_everything_is_shown(vault: Vault) -> None:
     done, failed, skipped = vault.jobs.values()
 
     assert f'{{"card":"{SECRET}"}}' in vault.out("show", done)
+    assert f'{{"card":"{SECRET}"}}' in vault.out("show", done[:35])
     assert f"1/2 card {SECRET}" in vault.out("show", done)
     assert f"result\n  paid by {SECRET}" in vault.out("show", done)
     assert f"KeyError: '{SECRET}'" in vault.out("show", failed)
