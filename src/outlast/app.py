@@ -1,9 +1,6 @@
 """The app: job types, schedules and workers over one store."""
 
-import os
-import re
 import secrets
-import socket
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
@@ -42,6 +39,7 @@ from outlast.jobs.lifespan import NO_LIFESPAN, check_lifespan
 from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
+from outlast.process_identity import default_instance_id
 from outlast.run_context import Run
 from outlast.store.contract import Capability, HasPollingDefaults, Store
 from outlast.store.open import open_store, url_from_environment
@@ -239,7 +237,7 @@ class Outlast(Hooks, Admin):
             ids=self._ids,
             random=SystemRandom().random,
             background_services=self._background_services(),
-            instance_id=instance_id or _instance_id(),
+            instance_id=instance_id or default_instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
@@ -397,8 +395,3 @@ def _with_store_defaults(given: Settings, store: Store) -> Settings:
     return given.with_store_defaults(
         poll=store.polling_defaults.poll, tick=store.polling_defaults.tick
     )
-
-
-def _instance_id() -> str:
-    host = re.sub(r"[^A-Za-z0-9_.:-]", "-", socket.gethostname()) or "host"
-    return f"{host[:100]}-{os.getpid()}"

@@ -20,6 +20,8 @@ KEY = "a" * 43 + "="
 HIDDEN = "encrypted (key 2026-11)"
 
 APP = f"""
+import logging
+
 from outlast import Backoff, Outlast, Run, Skip
 from outlast.encryption import AESGCMCodec
 
@@ -28,6 +30,7 @@ app = Outlast("sqlite:///jobs.db", codec=AESGCMCodec({{"2026-11": "{KEY}"}}, "20
 
 @app.job
 async def pay(run: Run, card: str, n: int = 0) -> str:
+    logging.getLogger("pay").warning("logged %s", card)
     run.progress(1, 2, f"card {{card}}")
     return f"paid by {{card}}"
 
@@ -133,6 +136,8 @@ def test_with_the_key_everything_is_shown(vault: Vault) -> None:
     assert f"KeyError: '{SECRET}'" in vault.out("show", failed)
     assert f"no {SECRET}" in vault.out("show", skipped)
     assert f"card {SECRET}" in vault.out("logs", done)
+    assert f"pay: logged {SECRET}" in vault.out("logs", done)
+    assert f"1 lines {HIDDEN}" in vault.blind("logs", done)
     assert f"no {SECRET}" in vault.out("logs", skipped)
     assert f"no {SECRET}" in vault.out("explain", skipped)
     assert SECRET in vault.out("template", "list")
