@@ -10,6 +10,7 @@ if _typing.TYPE_CHECKING:
     from outlast.app import Outlast
     from outlast.config import Settings
     from outlast.core.command import Command
+    from outlast.core.envelope import EncodedPayload, PayloadContext
     from outlast.core.event import EventRecord
     from outlast.core.explain import Explanation
     from outlast.core.failure import Failure
@@ -27,6 +28,7 @@ if _typing.TYPE_CHECKING:
     from outlast.errors import (
         CallerError,
         ClockSkewTooLarge,
+        CodecFailed,
         CommandFailed,
         ConfigurationError,
         DuplicateJob,
@@ -45,6 +47,7 @@ if _typing.TYPE_CHECKING:
         OperatorError,
         OutlastError,
         PayloadTooLarge,
+        PayloadUnreadable,
         PermanentError,
         QueueBusy,
         QueueNotFound,
@@ -74,6 +77,7 @@ if _typing.TYPE_CHECKING:
         WaitTimeout,
     )
     from outlast.jobs.enqueue_many import PartialEnqueueError
+    from outlast.jobs.envelopes import PayloadCodec
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
     from outlast.jobs.jobtype import Bound, JobType
@@ -91,10 +95,12 @@ __all__ = [
     "CallerError",
     "Cancel",
     "ClockSkewTooLarge",
+    "CodecFailed",
     "Command",
     "CommandFailed",
     "ConfigurationError",
     "DuplicateJob",
+    "EncodedPayload",
     "EventRecord",
     "Explanation",
     "Failure",
@@ -123,7 +129,10 @@ __all__ = [
     "OutlastError",
     "PartialEnqueueError",
     "Pause",
+    "PayloadCodec",
+    "PayloadContext",
     "PayloadTooLarge",
+    "PayloadUnreadable",
     "PermanentError",
     "Queue",
     "QueueBusy",
@@ -176,6 +185,10 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.config": ("Settings",),
     "outlast.run_context": ("Run",),
     "outlast.core.command": ("Command",),
+    "outlast.core.envelope": (
+        "EncodedPayload",
+        "PayloadContext",
+    ),
     "outlast.core.event": ("EventRecord",),
     "outlast.core.explain": ("Explanation",),
     "outlast.core.failure": ("Failure",),
@@ -211,6 +224,7 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.errors": (
         "CallerError",
         "ClockSkewTooLarge",
+        "CodecFailed",
         "CommandFailed",
         "ConfigurationError",
         "DuplicateJob",
@@ -229,6 +243,7 @@ _NAMES_BY_MODULE: _typing.Final = {
         "OperatorError",
         "OutlastError",
         "PayloadTooLarge",
+        "PayloadUnreadable",
         "PermanentError",
         "QueueBusy",
         "QueueNotFound",
@@ -258,6 +273,7 @@ _NAMES_BY_MODULE: _typing.Final = {
         "WaitTimeout",
     ),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
+    "outlast.jobs.envelopes": ("PayloadCodec",),
     "outlast.jobs.groups": ("GroupHandle",),
     "outlast.jobs.handle": ("Handle",),
     "outlast.jobs.jobtype": (

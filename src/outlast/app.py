@@ -1,9 +1,6 @@
 """The app: job types, schedules and workers over one store."""
 
-import os
-import re
 import secrets
-import socket
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
@@ -33,6 +30,7 @@ from outlast.core.retry import Backoff, Delays
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
 from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
+from outlast.jobs.envelopes import Envelopes, PayloadCodec
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import default_name
@@ -41,6 +39,7 @@ from outlast.jobs.lifespan import NO_LIFESPAN, check_lifespan
 from outlast.jobs.policy import DeliveryName, ErrorNames, MetadataOptions, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
+from outlast.process_identity import default_instance_id
 from outlast.run_context import Run
 from outlast.store.contract import Capability, HasPollingDefaults, Store
 from outlast.store.open import open_store, url_from_environment
@@ -67,7 +66,7 @@ class Outlast(Hooks, Admin):
 
     `name` (default: the module that creates the app) tells apps apart that share a store.
     `lifespan` is an async context manager around the work of each process, and its value is
-    `run.context`.
+    `run.context`. `codec` encodes what jobs store, such as `AESGCMCodec` of `outlast.encryption`.
 
     Attributes:
         name: The name of the app.
@@ -83,6 +82,7 @@ class Outlast(Hooks, Admin):
         name: str | None = None,
         settings: Settings | None = None,
         lifespan: "Callable[[Outlast], AbstractAsyncContextManager[Any]] | None" = None,
+        codec: PayloadCodec | None = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
         if lifespan is not None:
@@ -90,7 +90,7 @@ class Outlast(Hooks, Admin):
         self._lifespan = lifespan
         self.name = app_name(name, calling_frame())
         given = (settings or Settings()).with_(**overrides)
-        self.registry = Registry()
+        self.registry = Registry(Envelopes(codec))
         url = url_from_environment() if url is None else url
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
@@ -107,6 +107,7 @@ class Outlast(Hooks, Admin):
             dump_params=self.registry.dump_params,
             opened=partial(complete_transfer, open_store=open_store),
             on_queue=self.registry.warn_of_queue,
+            envelopes=self.registry.envelopes,
         )
 
     @overload
@@ -239,7 +240,7 @@ class Outlast(Hooks, Admin):
             ids=self._ids,
             random=SystemRandom().random,
             background_services=self._background_services(),
-            instance_id=instance_id or _instance_id(),
+            instance_id=instance_id or default_instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
@@ -397,8 +398,3 @@ def _with_store_defaults(given: Settings, store: Store) -> Settings:
     return given.with_store_defaults(
         poll=store.polling_defaults.poll, tick=store.polling_defaults.tick
     )
-
-
-def _instance_id() -> str:
-    host = re.sub(r"[^A-Za-z0-9_.:-]", "-", socket.gethostname()) or "host"
-    return f"{host[:100]}-{os.getpid()}"

@@ -9,6 +9,8 @@ OutlastError
 │   │   └── InvalidJob            a job that cannot be stored
 │   │       ├── InvalidParams         params that do not match their type
 │   │       │   └── UnfitParams           stored params that this process cannot decode
+│   │       │       └── PayloadUnreadable     a stored text that needs a codec or a key
+│   │       ├── CodecFailed           the payload codec could not encode a text
 │   │       ├── PartialEnqueueError   some jobs of `enqueue_many` were refused
 │   │       └── PayloadTooLarge       params or a result over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
@@ -99,6 +101,14 @@ class UnfitParams(InvalidParams):
     def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.problems = tuple(problems)
+
+
+class PayloadUnreadable(UnfitParams):
+    """A stored text was encoded by a codec, or with a key, that this process does not have."""
+
+
+class CodecFailed(InvalidJob):
+    """The payload codec of the app could not encode a text; nothing was written."""
 
 
 class PayloadTooLarge(InvalidJob):

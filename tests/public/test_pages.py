@@ -23,6 +23,7 @@ PAGES = [
     "docs/howto/errors-to-sentry.md",
     "docs/howto/middleware-and-lifespan.md",
     "docs/howto/label-your-jobs.md",
+    "docs/howto/encrypt-payloads.md",
     "docs/howto/logs-of-a-job.md",
 ]
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import IntEnum
 from functools import wraps
 from shlex import quote
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -19,7 +19,10 @@ from outlast.cli.app_loader import load_app
 from outlast.cli.output import CommandOutput
 from outlast.cli.target import Target, find, find_both
 from outlast.core.address import shown_address
+from outlast.core.event import EventRecord
+from outlast.core.job import Job
 from outlast.core.printable import printable
+from outlast.core.run import RunRecord
 from outlast.errors import (
     CallerError,
     DuplicateJob,
@@ -33,6 +36,8 @@ from outlast.errors import (
     TransitionRefused,
     WaitTimeout,
 )
+
+T = TypeVar("T", Job, RunRecord, EventRecord)
 
 TRACEBACK_VARIABLE: Final = "OUTLAST_TRACEBACK"
 """Environment variable that makes a command end an internal error with its traceback."""
@@ -109,6 +114,10 @@ class CommandContext:
     def knows_types(self) -> bool:
         """Whether an app was given, not only the URL of a store."""
         return self.where.app is not None
+
+    def reveal(self, record: T) -> T:
+        """Return a stored record with its texts decoded, as far as the app can decode them."""
+        return self.app.registry.envelopes.reveal(record)
 
     @property
     def retention(self) -> timedelta | None:

@@ -13,6 +13,7 @@ from outlast.cli.command import CommandContext, command
 from outlast.cli.json_values import stored_json
 from outlast.cli.output import count
 from outlast.cli.show import find
+from outlast.core.envelope import readable
 from outlast.core.ids import JobId
 from outlast.core.printable import INDENT, printable, printable_lines
 from outlast.core.progress import describe_progress
@@ -76,7 +77,11 @@ class JobLogFollower:
     async def print_new(self) -> None:
         """Print new log output, progress and events."""
         async for line in log_lines(
-            self._ctx.app.store, self._job_id, run=self._run, after=self._seen
+            self._ctx.app.store,
+            self._job_id,
+            run=self._run,
+            after=self._seen,
+            envelopes=self._ctx.app.registry.envelopes,
         ):
             self._print_captured(line)
         runs = [run for run in await self._ctx.app.runs(self._job_id) if self._wants(run.token)]
@@ -89,7 +94,7 @@ class JobLogFollower:
         events = await self._ctx.app.events(self._job_id)
         for event in events[self._events :]:
             if self._wants(event.token):
-                text = f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip()
+                text = f"{event.at:%T} {event.kind} {readable(event.reason) or ''}".rstrip()
                 self._print_line(text, event)
         self._events = len(events)
 

@@ -37,7 +37,7 @@ async def jobs_command(
         await _print_counts(ctx, wanted if filters else None)
         return
     found: list[Job] = []
-    async for job in search_jobs(ctx.app.store, wanted, ctx.out):
+    async for job in search_jobs(ctx, wanted):
         found.append(job)
         if len(found) == limit:
             break
@@ -67,7 +67,7 @@ async def _print_counts(ctx: CommandContext, wanted: JobFilter | None) -> None:
 async def _count_by_state(ctx: CommandContext, wanted: JobFilter | None) -> JobCounts:
     if wanted is None:
         return await ctx.app.store.counts()
-    jobs = search_jobs(ctx.app.store, wanted, ctx.out)
+    jobs = search_jobs(ctx, wanted)
     return JobCounts(Counter([(job.queue, job.state) async for job in jobs]))
 
 

@@ -17,6 +17,7 @@ from outlast.cli.json_values import error_value, is_unreadable, plain, stored_js
 from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
+from outlast.core.envelope import readable
 from outlast.core.event import EventRecord
 from outlast.core.failure import split_error
 from outlast.core.job import Job
@@ -41,8 +42,9 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
     """Show a job with its params, runs, events and retry chain."""
     job = await find(ctx, job_id)
     store = ctx.app.store
-    runs, events = await store.runs(job.id), await store.events(job.id)
-    chain, logged = await store.chain(job.id), await store.log_lengths(job.id)
+    runs, events = await ctx.app.runs(job.id), await ctx.app.events(job.id)
+    chain = [ctx.reveal(each) for each in await store.chain(job.id)]
+    logged = await store.log_lengths(job.id)
     refusals = (await refusals_of(store, [job])).get(job.id)
     if ctx.out.as_json:
         record = _to_record(ctx, job, runs, events, chain)
@@ -59,7 +61,7 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
         _draw(ctx, chain, job)
     if failed := _last_failed(runs):
         _title(ctx, "last error" if failed is runs[-1] else f"last error, of run {failed.token}")
-        ctx.out.block(_error_of(failed) or "")
+        ctx.out.block(readable(_error_of(failed)) or "")
 
 
 def _to_record(
@@ -108,7 +110,7 @@ async def find(ctx: CommandContext, text: str) -> Job:
     found = await ctx.app.store.find(prefix, limit=2) if prefix else []
     if len(found) > 1:
         raise InvalidArgument(f"several job ids start with {text}; give more of the id")
-    return found[0] if found else await ctx.app.get(text)
+    return ctx.reveal(found[0]) if found else await ctx.app.get(text)
 
 
 async def _worker_note(ctx: CommandContext, job: Job) -> str | None:
@@ -141,7 +143,7 @@ def _head(
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
         "worker": worker,
         "unfit": None if refusals is None else refusals.text,
-        "params": _mark(job.params) + job.params[:PARAMS_SHOWN],
+        "params": _mark(job.params) + (readable(job.params) or "")[:PARAMS_SHOWN],
         "group": job.group_id,
         **_metadata(job),
         "template": job.template_id,
@@ -193,7 +195,9 @@ def _table(
 
 def _run(run: RunRecord) -> tuple[str, ...]:
     took = "" if run.finished_at is None else format_short(run.finished_at - run.started_at)
-    why = run.reason or (f"exit code {run.exit_code}" if run.exit_code is not None else "")
+    why = readable(run.reason) or (
+        f"exit code {run.exit_code}" if run.exit_code is not None else ""
+    )
     if error := _error_of(run):
         why = split_error(error).summary
     return str(run.token), run.status, f"{run.started_at:%H:%M:%S.%f}"[:-3], took, run.holder, why
@@ -209,7 +213,7 @@ def _logged(ctx: CommandContext, job: Job, lengths: Mapping[int, int]) -> None:
 
 
 def _event(event: EventRecord) -> tuple[str, ...]:
-    return f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.reason or ""
+    return f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, readable(event.reason) or ""
 
 
 def _draw(ctx: CommandContext, chain: list[Job], shown: Job) -> None:
@@ -221,4 +225,4 @@ def _draw(ctx: CommandContext, chain: list[Job], shown: Job) -> None:
 
 
 def _why(job: Job) -> str:
-    return f" ({job.reason})" if job.reason else ""
+    return f" ({readable(job.reason)})" if job.reason else ""

@@ -9,6 +9,7 @@ from typing import Final
 
 from outlast.core.delivery import Delivery
 from outlast.core.duration import format_short
+from outlast.core.envelope import readable
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.printable import printable
@@ -187,7 +188,7 @@ def _gates(facts: WaitFacts) -> Iterator[Gate]:
 
 def _ended(facts: WaitFacts) -> Gate:
     job, successor = facts.job, facts.successor
-    text = f"ended {job.state} ({job.reason or 'done'})"
+    text = f"ended {job.state} ({readable(job.reason) or 'done'})"
     if successor is None:
         return _shut(GateCode.ENDED, text, clears=_retry_command(job))
     text += f"; job {successor} continues it: `outlast explain {successor}`"

@@ -14,6 +14,7 @@ from json.encoder import encode_basestring as quoted
 from typing import Final, NamedTuple
 
 from outlast.core.duration import MICROSECOND
+from outlast.core.envelope import label
 from outlast.core.limits import is_storable
 
 MAX_LOG: Final = 256 * 1024
@@ -163,7 +164,9 @@ def _line(token: int, number: int, entry: Entry, *, omitted: int) -> LogLine:
 
 
 def _entries(chunk: LogChunk) -> list[Entry]:
-    """Return the lines of a chunk; one that says so if its text is damaged."""
+    """Return the lines of a chunk; one that says why if they cannot be read."""
+    if (shown := label(chunk.text)) is not None:
+        return [Entry(0, "ERROR", "outlast", f"{chunk.lines} lines {shown}")]
     try:
         return from_text(chunk.text)
     except ValueError:

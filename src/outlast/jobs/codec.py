@@ -10,6 +10,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
+from outlast.core.envelope import MARK, plain
 from outlast.errors import InvalidParams, InvalidType, PermanentError, UnfitParams
 from outlast.jobs.payload_limits import check_params, check_value, to_text
 
@@ -55,7 +56,7 @@ class ParamsCodec:
         self._what = f'params of "{type_name}"'
         made = adapter(_shape(hints, optional), self._what, config=None)
         self._validate = made.validator.validate_python
-        self._from_json = reader(made)
+        self._from_json = reader(made, self._what)
         self._to_json = writer(made, hints.values())
 
     def partial(self) -> "ParamsCodec":
@@ -92,7 +93,7 @@ class ResultCodec:
         self._nothing = hint is NoneType
         made = adapter(hint, self._what, config=_CONFIG)
         self._validate = made.validator.validate_python
-        self._from_json = reader(made)
+        self._from_json = reader(made, self._what)
         self._to_json = writer(made, [hint])
 
     def dump(self, value: Any) -> str | None:
@@ -138,11 +139,16 @@ def adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter[
         raise InvalidType(f"{what} cannot be stored: {reason}; use types Pydantic knows") from error
 
 
-def reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
-    """Return a function that validates JSON text; it raises ValidationError."""
+def reader(adapter: TypeAdapter[Any], what: str) -> Callable[[str], Any]:
+    """Return a function that validates JSON text; it raises ValidationError.
+
+    PayloadUnreadable if the text is in an envelope that needs a codec.
+    """
     validate = adapter.validator.validate_json
 
     def read(text: str) -> Any:  # functools.partial would double the cost of a read
+        if text.startswith(MARK):
+            text = plain(text, what)
         # Names as well as aliases: what was written by name must be read by name.
         return validate(text, by_alias=True, by_name=True)
 

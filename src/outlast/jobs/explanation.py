@@ -10,17 +10,27 @@ from outlast.core.job import Job
 from outlast.core.refusals import MAX_UNFIT, Refusals
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
+from outlast.jobs.envelopes import Envelopes
 from outlast.process_identity import proved_dead
 from outlast.store.contract import Store
 
 
 async def explain_job(
-    store: Store, job_id: JobId, *, max_unfit: timedelta = MAX_UNFIT
+    store: Store,
+    job_id: JobId,
+    envelopes: Envelopes | None = None,
+    *,
+    max_unfit: timedelta = MAX_UNFIT,
 ) -> Explanation | None:
-    """Return every gate of a job; None if there is no such job. `max_unfit` is the setting."""
+    """Return every gate of a job; None if there is no such job.
+
+    `envelopes` decode what the job has reported. `max_unfit` is the setting.
+    """
     facts = await store.wait_facts(job_id)
     if facts is None:
         return None
+    if envelopes is not None:
+        facts = replace(facts, job=envelopes.reveal(facts.job))
     return explain(replace(await _completed(store, facts), max_unfit=max_unfit))
 
 

@@ -40,7 +40,7 @@ class ModelCodec:
         self._what = f'payload of "{type_name}"'
         made = adapter(model, self._what, config=None)
         self._validate = made.validator.validate_python
-        self._from_json = reader(made)
+        self._from_json = reader(made, self._what)
         self._to_json = writer(made, [model])
 
     def dump(self, params: dict[str, Any]) -> str:

@@ -105,7 +105,7 @@ class Drainer:
         # A test has one version of the code: params that do not fit it are an error at once.
         self._settings = app.settings.with_(prefetch=0, logs=logs, max_unfit="0s")
         self._ids = ids
-        self._witness = _RecordingJudge(ids.job, _max_jitter)
+        self._witness = _RecordingJudge(ids.job, _max_jitter, None, app.registry.envelopes)
         self._ran: list[DrainedRun] = []
 
     async def drain(
@@ -174,7 +174,10 @@ class Drainer:
         runs = await self._store.runs(claim.job_id)
         run = next(run for run in runs if run.token == claim.token)
         assert job is not None
-        result = self._registry.load_result(job.type, run.result)
+        envelopes = self._registry.envelopes
+        text = envelopes.unwrap_result(run.result, job)
+        result = self._registry.load_result(job.type, text)
+        job, run = envelopes.reveal(job), envelopes.reveal(run, job.type)
         error = self._witness.errors.get(claim.lease)
         lines = log_lines(self._store, job.id, run=claim.token)
         logs = tuple([line async for line in lines])
@@ -273,7 +276,7 @@ def _in_this_process(registry: Registry) -> Registry:
 
     A process would not see the fakes of the test, and its app would use the real store.
     """
-    here = Registry()
+    here = Registry(registry.envelopes)
     for name in registry.names():
         here.add(_here(registry.get(name)))
     return here

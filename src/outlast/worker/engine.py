@@ -71,7 +71,10 @@ class WorkerEngine:
         self._settings = settings
         self._failures = FailureReporter(failure_sinks)
         self._judge = judge or OutcomeJudge(
-            ids.job, random, self._failures.record if failure_sinks else None
+            ids.job,
+            random,
+            self._failures.record if failure_sinks else None,
+            registry.envelopes,
         )
         self._leases = leases
         self._ids = ids
@@ -251,7 +254,12 @@ class WorkerEngine:
 
     def _new_log_writer(self) -> LogWriter:
         is_paid = Capability.PAID_READS in self._store.capabilities
-        return LogWriter(self._store.write_logs, self._settings, is_paid=is_paid)
+        return LogWriter(
+            self._store.write_logs,
+            self._settings,
+            is_paid=is_paid,
+            envelopes=self._registry.envelopes,
+        )
 
     def _make_dispatcher(self, holder: LeaseHolder) -> Dispatcher:
         return Dispatcher(

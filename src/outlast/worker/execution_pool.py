@@ -71,7 +71,11 @@ class ExecutionPool:
             on_step=leases.on_step,
             on_executor_changed=leases.change_executor,
         )
-        self._reporter = None if record_progress is None else ProgressReporter(record_progress)
+        self._reporter = (
+            None
+            if record_progress is None
+            else ProgressReporter(record_progress, envelopes=registry.envelopes)
+        )
         self._log_writer = log_writer
         self._attempts = AttemptRunner(
             registry,

@@ -10,6 +10,7 @@ from outlast.core.log_capture import capture_level
 from outlast.core.run import Claim, Lease
 from outlast.core.run_log import MAX_LOG, MAX_PAID_LOG, LogWrite
 from outlast.errors import OperatorError
+from outlast.jobs.envelopes import Envelopes
 from outlast.jobs.jobtype import JobType
 from outlast.worker import log_handler
 from outlast.worker.run_log import RunLog
@@ -35,8 +36,10 @@ class LogWriter:
         *,
         is_paid: bool,
         interval: float = WRITE_INTERVAL_S,
+        envelopes: Envelopes | None = None,
     ) -> None:
         """Create a writer; `is_paid`: each record of the store has a price."""
+        self._wrap = None if envelopes is None or not envelopes.codec else envelopes.wrap_log
         self._write_logs = write_logs
         self._of_app = settings.log_capture
         self._is_paid = is_paid
@@ -53,7 +56,7 @@ class LogWriter:
         if level is None:
             return None
         self._attach()
-        return RunLog(claim.lease, level=level, limit=self._limit)
+        return RunLog(claim.lease, level=level, limit=self._limit, wrap=self._wrap)
 
     def watch(self, run_log: RunLog) -> None:
         """Write this log from time to time, until `forget`."""

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from outlast.core.ids import JobId
 from outlast.core.run import Lease
 from outlast.core.run_log import (
     CHUNKS_PER_LOG,
@@ -40,6 +41,7 @@ class RunLog:
         "_tail",
         "_tail_bytes",
         "_taken",
+        "_wrap",
         "lease",
         "level",
         "limit",
@@ -52,11 +54,14 @@ class RunLog:
         level: int,
         limit: int,
         notify: "Callable[[RunLog], None] | None" = None,
+        wrap: "Callable[[str, JobId], str] | None" = None,
     ) -> None:
         """Create the empty log of a run.
 
         `notify` is called on the thread of the handler when there is a line to take again.
+        `wrap` returns the text to store for the text of a chunk of a job.
         """
+        self._wrap = wrap
         self.lease = lease
         self.level = level
         self.limit = limit
@@ -98,15 +103,8 @@ class RunLog:
 
     def take(self) -> LogWrite | None:
         """Return what is not known to be stored; `stored` ends that, another `take` adds to it."""
-        with self._lock:
-            if self._news:
-                chunks = tuple(chunk.written() for chunk in self._news.values())
-                new = LogWrite(chunks, tuple(self._dropped))
-                self._taken = new if self._taken is None else self._taken.then(new)
-                for chunk in self._news.values():
-                    chunk.leave(keep=chunk is self._last)
-                self._news, self._dropped = {}, []
-            return self._taken
+        new = self._take_news()
+        return self._taken if new is None else self._add(self._wrapped(new))
 
     def stored(self, write: LogWrite) -> None:
         """Note that what `take` returned is stored."""
@@ -116,9 +114,8 @@ class RunLog:
 
     def receive(self, write: LogWrite) -> None:
         """Add what was taken from the log of this run in another process."""
-        with self._lock:
-            if not self._is_closed:
-                self._taken = write if self._taken is None else self._taken.then(write)
+        if not self._is_closed:
+            self._add(self._wrapped(write))
 
     def end(self) -> None:
         """Take no more lines."""
@@ -129,6 +126,30 @@ class RunLog:
         """Take no more lines; return what is not known to be stored."""
         self.end()
         return self.take()
+
+    def _take_news(self) -> LogWrite | None:
+        with self._lock:
+            if not self._news:
+                return None
+            chunks = tuple(chunk.written() for chunk in self._news.values())
+            new = LogWrite(chunks, tuple(self._dropped))
+            for chunk in self._news.values():
+                chunk.leave(keep=chunk is self._last)
+            self._news, self._dropped = {}, []
+            return new
+
+    def _add(self, new: LogWrite) -> LogWrite:
+        with self._lock:
+            self._taken = new if self._taken is None else self._taken.then(new)
+            return self._taken
+
+    def _wrapped(self, write: LogWrite) -> LogWrite:
+        """Return the write as it is stored. The lock is free: a codec may log."""
+        wrap, job_id = self._wrap, self.lease.job_id
+        if wrap is None:
+            return write
+        chunks = (each._replace(text=wrap(each.text, job_id)) for each in write.chunks)
+        return LogWrite(tuple(chunks), write.dropped)
 
     def _chunk_for(self, size: int) -> "_Chunk":
         """Return the chunk for a line of `size` bytes; drops the oldest chunks of a full tail."""

@@ -12,10 +12,11 @@ from typing import Any
 from outlast.core.classify import ErrorClass
 from outlast.core.command import Command
 from outlast.core.decide import Change, decide, succeed
+from outlast.core.envelope import MARK, PayloadContext, escape
 from outlast.core.error_text import error_text
 from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped, Unfit
 from outlast.core.failure import ExceptionInfo
-from outlast.core.failure_sink import COUNTED
+from outlast.core.failure_sink import COUNTED, raised_by
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
@@ -32,6 +33,7 @@ from outlast.errors import (
     StoreUnavailable,
     TransitionRefused,
 )
+from outlast.jobs.envelopes import Envelopes
 from outlast.jobs.middleware import await_inside, call_inside, plain_only
 from outlast.jobs.registry import JobType
 from outlast.run_context import WorkerRun
@@ -186,7 +188,9 @@ class OutcomeJudge:
         new_id: Callable[[], JobId],
         random: Callable[[], float],
         on_failure: FailureCallback | None = None,
+        envelopes: Envelopes | None = None,
     ) -> None:
+        self._envelopes = envelopes or Envelopes()
         self._new_id = new_id
         self._random = random
         self._on_failure = on_failure
@@ -202,6 +206,9 @@ class OutcomeJudge:
             result = (
                 value.result if type(value) is EncodedResult else active.kind.dump_result(value)
             )
+            if self._envelopes.codec is not None and result is not None:
+                context = PayloadContext("result", claim.job_id)
+                result = self._envelopes.wrap_end(result, context)
         except Exception as error:  # noqa: BLE001 - a result that cannot be stored is a failure
             return self.close(active, Failed(describe_error(error), permanent=True), error)
         return _with_artifacts(succeed(claim.job_id, claim.token, result), active)
@@ -252,8 +259,29 @@ class OutcomeJudge:
         """Return the change for an event, and report it if it is a counted failure."""
         change = decide(claim, event, new_id=self._new_id)
         if self._on_failure is not None and change.move.run in COUNTED:
-            self._on_failure(claim, change, error)
-        return change
+            # Sinks redact by the values of the params, so both are plain here.
+            self._on_failure(self._plain_claim(claim), change, error)
+        return self._stored(claim, change, error)
+
+    def _plain_claim(self, claim: Claim) -> Claim:
+        """Return the claim with its params as JSON, as far as this worker can decode them."""
+        if not claim.params.startswith(MARK):
+            return claim
+        context = PayloadContext("params", claim.type)
+        return replace(claim, params=self._envelopes.reveal_text(claim.params, context))
+
+    def _stored(self, claim: Claim, change: Change, error: BaseException | None) -> Change:
+        """Return the change with its error in an envelope.
+
+        It is encoded once: the store compares a repeated write with the first.
+        """
+        if change.error is None:
+            return change
+        text = escape(change.error)
+        if self._envelopes.codec is not None:
+            context = PayloadContext("error", claim.job_id)
+            text = self._envelopes.wrap_error(text, context, next(iter(raised_of(error)), None))
+        return replace(change, error=text)
 
     def _failure(self, active: ActiveRun, error: BaseException) -> Failed:
         delay, problem = self._delay(active)
@@ -272,14 +300,21 @@ class OutcomeJudge:
             problem = f"retry= failed too ({error!r:.200}), so the default backoff is used\n"
             return Backoff().delay(retry, self._random), problem
 
+    def _reason(self, active: ActiveRun, reason: str | None) -> str | None:
+        """Return the reason of a handler as it is stored: it may quote params."""
+        if reason is None:
+            return None
+        context = PayloadContext("reason", active.claim.job_id)
+        return self._envelopes.wrap_end(escape(truncate(reason, MAX_REASON)), context)
+
     def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:
         match value:
             case Snooze():
-                return Snoozed(value.delay, _short(value.reason))
+                return Snoozed(value.delay, self._reason(active, value.reason))
             case Skip():
-                return Skipped(_short(value.reason))
+                return Skipped(self._reason(active, value.reason))
             case Cancel():
-                return Stopped(_short(value.reason))
+                return Stopped(self._reason(active, value.reason))
             case RetryAfter():
                 reason = value.reason or "the handler asked for another try"
                 return Failed(truncate(reason), value.delay)
@@ -324,5 +359,9 @@ def describe_error(error: BaseException) -> str:
     return truncate(str(error)) if isinstance(error, CommandFailed) else error_text(error)
 
 
-def _short(reason: str | None) -> str | None:
-    return None if reason is None else truncate(reason, MAX_REASON)
+def raised_of(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
+    """Return the exception and its causes as data; none if their own code raises."""
+    try:
+        return error.raised if isinstance(error, RemoteError) else raised_by(error)
+    except Exception:  # noqa: BLE001 - the exception's own code failed; the run has its text
+        return ()
