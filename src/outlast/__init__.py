@@ -10,6 +10,7 @@ if _typing.TYPE_CHECKING:
     from outlast.app import Outlast
     from outlast.config import Settings
     from outlast.core.command import Command
+    from outlast.core.envelope import EncodedPayload, PayloadContext
     from outlast.core.event import EventRecord
     from outlast.core.explain import Explanation
     from outlast.core.failure import Failure
@@ -20,12 +21,14 @@ if _typing.TYPE_CHECKING:
     from outlast.core.queue import Pause
     from outlast.core.retry import Backoff
     from outlast.core.run import RunRecord
+    from outlast.core.run_log import LogLine
     from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
     from outlast.core.state import RunStatus, State
     from outlast.core.template import Template
     from outlast.errors import (
         CallerError,
         ClockSkewTooLarge,
+        CodecFailed,
         CommandFailed,
         ConfigurationError,
         DuplicateJob,
@@ -44,6 +47,7 @@ if _typing.TYPE_CHECKING:
         OperatorError,
         OutlastError,
         PayloadTooLarge,
+        PayloadUnreadable,
         PermanentError,
         QueueBusy,
         QueueNotFound,
@@ -69,9 +73,11 @@ if _typing.TYPE_CHECKING:
         TransientError,
         TransitionRefused,
         TypeNotFound,
+        UnfitParams,
         WaitTimeout,
     )
     from outlast.jobs.enqueue_many import PartialEnqueueError
+    from outlast.jobs.envelopes import PayloadCodec
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
     from outlast.jobs.jobtype import Bound, JobType
@@ -89,10 +95,12 @@ __all__ = [
     "CallerError",
     "Cancel",
     "ClockSkewTooLarge",
+    "CodecFailed",
     "Command",
     "CommandFailed",
     "ConfigurationError",
     "DuplicateJob",
+    "EncodedPayload",
     "EventRecord",
     "Explanation",
     "Failure",
@@ -114,13 +122,17 @@ __all__ = [
     "JobType",
     "LeaseLost",
     "Lineage",
+    "LogLine",
     "NoWorkerAvailable",
     "OperatorError",
     "Outlast",
     "OutlastError",
     "PartialEnqueueError",
     "Pause",
+    "PayloadCodec",
+    "PayloadContext",
     "PayloadTooLarge",
+    "PayloadUnreadable",
     "PermanentError",
     "Queue",
     "QueueBusy",
@@ -161,6 +173,7 @@ __all__ = [
     "TransientError",
     "TransitionRefused",
     "TypeNotFound",
+    "UnfitParams",
     "Upcoming",
     "WaitTimeout",
     "Worker",
@@ -172,6 +185,10 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.config": ("Settings",),
     "outlast.run_context": ("Run",),
     "outlast.core.command": ("Command",),
+    "outlast.core.envelope": (
+        "EncodedPayload",
+        "PayloadContext",
+    ),
     "outlast.core.event": ("EventRecord",),
     "outlast.core.explain": ("Explanation",),
     "outlast.core.failure": ("Failure",),
@@ -193,6 +210,7 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.core.queue": ("Pause",),
     "outlast.core.retry": ("Backoff",),
     "outlast.core.run": ("RunRecord",),
+    "outlast.core.run_log": ("LogLine",),
     "outlast.core.schedule": (
         "Schedule",
         "SlotOutcome",
@@ -206,6 +224,7 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.errors": (
         "CallerError",
         "ClockSkewTooLarge",
+        "CodecFailed",
         "CommandFailed",
         "ConfigurationError",
         "DuplicateJob",
@@ -224,6 +243,7 @@ _NAMES_BY_MODULE: _typing.Final = {
         "OperatorError",
         "OutlastError",
         "PayloadTooLarge",
+        "PayloadUnreadable",
         "PermanentError",
         "QueueBusy",
         "QueueNotFound",
@@ -249,9 +269,11 @@ _NAMES_BY_MODULE: _typing.Final = {
         "TransientError",
         "TransitionRefused",
         "TypeNotFound",
+        "UnfitParams",
         "WaitTimeout",
     ),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
+    "outlast.jobs.envelopes": ("PayloadCodec",),
     "outlast.jobs.groups": ("GroupHandle",),
     "outlast.jobs.handle": ("Handle",),
     "outlast.jobs.jobtype": (

@@ -10,6 +10,7 @@ from outlast.core.explain import Explanation
 from outlast.core.job import Job
 from outlast.core.lineage import Lineage
 from outlast.core.run import RunRecord
+from outlast.core.run_log import LogLine
 from outlast.core.state import State
 from outlast.jobs import job_search, positions, retry
 from outlast.jobs.client import Client
@@ -20,6 +21,7 @@ from outlast.jobs.groups import GroupManager
 from outlast.jobs.handle import Handle
 from outlast.jobs.positions import End
 from outlast.jobs.queues import QueueManager
+from outlast.jobs.run_logs import logs_of
 
 
 class Admin:
@@ -76,11 +78,24 @@ class Admin:
 
     async def runs(self, job_id: str) -> list[RunRecord]:
         """Return every run of a job, the first one first."""
-        return await (await self._client.store()).runs(job_id_of(job_id))
+        store, envelopes = await self._client.store(), self._client.envelopes
+        found = await store.runs(job_id_of(job_id))
+        if envelopes.codec is None or not found:
+            return found
+        [job] = await store.get([found[0].job_id])
+        return [envelopes.reveal(run, None if job is None else job.type) for run in found]
+
+    def logs(self, job_id: str, *, run: int | None = None) -> AsyncIterator[LogLine]:
+        """Iterate over what a job's runs have logged: `async for line in app.logs(job_id):`.
+
+        `run` is the token of one run; the default is all runs, the first one first.
+        """
+        return logs_of(self._client, job_id_of(job_id), run=run)
 
     async def events(self, job_id: str) -> list[EventRecord]:
         """Return the recorded events of a job, oldest first."""
-        return await (await self._client.store()).events(job_id_of(job_id))
+        found = await (await self._client.store()).events(job_id_of(job_id))
+        return [self._client.envelopes.reveal(event) for event in found]
 
     def event_stream(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[EventRecord]:
         """Iterate over the events of all jobs: `async for event in app.event_stream():`.
@@ -110,7 +125,12 @@ class Admin:
 
         `str(…)` of it is the text that `outlast explain` prints.
         """
-        found = await explain_job(await self._client.store(), job_id_of(job_id))
+        found = await explain_job(
+            await self._client.store(),
+            job_id_of(job_id),
+            self._client.envelopes,
+            max_unfit=self._client.settings.max_unfit,
+        )
         if found is None:
             raise missing(job_id)
         return found

@@ -1,9 +1,6 @@
 """The app: job types, schedules and workers over one store."""
 
-import os
-import re
 import secrets
-import socket
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
@@ -28,10 +25,12 @@ from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
 from outlast.core.duration import Duration
 from outlast.core.ids import Ids
+from outlast.core.log_capture import LogCapture
 from outlast.core.retry import Backoff, Delays
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
 from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
+from outlast.jobs.envelopes import Envelopes, PayloadCodec
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import default_name
@@ -40,6 +39,7 @@ from outlast.jobs.lifespan import NO_LIFESPAN, check_lifespan
 from outlast.jobs.policy import DeliveryName, ErrorNames, MetadataOptions, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
+from outlast.process_identity import default_instance_id
 from outlast.run_context import Run
 from outlast.store.contract import Capability, HasPollingDefaults, Store
 from outlast.store.open import open_store, url_from_environment
@@ -66,7 +66,7 @@ class Outlast(Hooks, Admin):
 
     `name` (default: the module that creates the app) tells apps apart that share a store.
     `lifespan` is an async context manager around the work of each process, and its value is
-    `run.context`.
+    `run.context`. `codec` encodes what jobs store, such as `AESGCMCodec` of `outlast.encryption`.
 
     Attributes:
         name: The name of the app.
@@ -82,6 +82,7 @@ class Outlast(Hooks, Admin):
         name: str | None = None,
         settings: Settings | None = None,
         lifespan: "Callable[[Outlast], AbstractAsyncContextManager[Any]] | None" = None,
+        codec: PayloadCodec | None = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
         if lifespan is not None:
@@ -89,7 +90,7 @@ class Outlast(Hooks, Admin):
         self._lifespan = lifespan
         self.name = app_name(name, calling_frame())
         given = (settings or Settings()).with_(**overrides)
-        self.registry = Registry()
+        self.registry = Registry(Envelopes(codec))
         url = url_from_environment() if url is None else url
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
@@ -106,6 +107,7 @@ class Outlast(Hooks, Admin):
             dump_params=self.registry.dump_params,
             opened=partial(complete_transfer, open_store=open_store),
             on_queue=self.registry.warn_of_queue,
+            envelopes=self.registry.envelopes,
         )
 
     @overload
@@ -139,6 +141,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> Decorator: ...
     def job(
@@ -154,6 +157,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
@@ -176,6 +180,7 @@ class Outlast(Hooks, Admin):
                 runs the Command that it returns.
             errors: Which exceptions are retried: `{KeyError: "permanent"}`.
             unknown_error: The class of all other exceptions.
+            log_capture: Whether what its runs log is kept; or from which level: "WARNING".
             **metadata: `tags`, `headers` and `meta` of its jobs, as in `JobType.options`.
 
         Raises InvalidType if settings contradict each other.
@@ -192,6 +197,7 @@ class Outlast(Hooks, Admin):
                 executor=executor,
                 errors=errors,
                 unknown_error=unknown_error,
+                log_capture=log_capture,
                 **metadata,
             )
             job_type: JobType[..., Any] = JobType(handler, policy, self._client, self._middleware)
@@ -234,7 +240,7 @@ class Outlast(Hooks, Admin):
             ids=self._ids,
             random=SystemRandom().random,
             background_services=self._background_services(),
-            instance_id=instance_id or _instance_id(),
+            instance_id=instance_id or default_instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
@@ -392,8 +398,3 @@ def _with_store_defaults(given: Settings, store: Store) -> Settings:
     return given.with_store_defaults(
         poll=store.polling_defaults.poll, tick=store.polling_defaults.tick
     )
-
-
-def _instance_id() -> str:
-    host = re.sub(r"[^A-Za-z0-9_.:-]", "-", socket.gethostname()) or "host"
-    return f"{host[:100]}-{os.getpid()}"

@@ -26,6 +26,12 @@ _SCOPE_LENGTH: Final = 16
 _NAME: Final = re.compile(r"[a-z]+\.([0-9a-f]{16})\.([1-9][0-9]{0,8})\.([0-9]{1,19})\..+", re.ASCII)
 
 
+def default_instance_id() -> str:
+    """Return the instance id of an embedded worker: the host and the pid."""
+    host = re.sub(r"[^A-Za-z0-9_.:-]", "-", socket.gethostname()) or "host"
+    return f"{host[:100]}-{os.getpid()}"
+
+
 @dataclass(frozen=True, slots=True)
 class _ProcessStatus:
     """The part of `/proc/PID/stat` that tells a living process from a later one and a zombie."""

@@ -16,7 +16,8 @@ from outlast import (
     PayloadTooLarge,
     TypeNotFound,
 )
-from outlast.core.template import Template, merge
+from outlast.core.envelope import merged
+from outlast.core.template import Template
 from outlast.errors import TemplateChanged, TemplateNotFound
 
 
@@ -354,18 +355,10 @@ async def test_unknown_options_are_refused(templates, send):
         await templates.options("weekly", dealy="5m").enqueue()
 
 
-def template(params):
-    now = datetime(2026, 1, 5, tzinfo=UTC)
-    return Template(
-        id="i", name="n", type="t", params=params, queue=None, priority=None, max_attempts=None,
-        created_at=now, updated_at=now,
-    )  # fmt: skip
+def test_later_params_replace_earlier_ones_each_value_as_a_whole():
+    own = '{"a":1,"b":1,"c":{"x":1}}'
 
-
-def test_params_merge_template_then_overrides_then_call():
-    own = template('{"a":1,"b":1,"c":{"x":1}}')
-
-    assert merge(own, {"a": 2}, {}) == {"a": 2, "b": 1, "c": {"x": 1}}
-    assert merge(own, {"a": 2, "b": 2}, {"b": 3, "c": {"y": 1}}) == {"a": 2, "b": 3, "c": {"y": 1}}
-    assert merge(own, {}, {"a": None}) == {"a": None, "b": 1, "c": {"x": 1}}
-    assert merge(template("{}"), {}, {}) == {}
+    assert merged([own, '{"a":2}']) == '{"a":2,"b":1,"c":{"x":1}}'
+    assert merged([own, '{"a":2,"b":3,"c":{"y":1}}']) == '{"a":2,"b":3,"c":{"y":1}}'
+    assert merged([own, '{"a":null}']) == '{"a":null,"b":1,"c":{"x":1}}'
+    assert merged(["{}", "{}"]) == "{}"

@@ -18,7 +18,10 @@ PAGES = [
 ]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 NAMED = re.compile(r"# (\w+)\.py\n")
-PUBLIC = {"outlast", "outlast.sentry", "outlast.telemetry", "outlast.testing", "outlast.verify"}
+PUBLIC = {
+    "outlast", "outlast.encryption", "outlast.sentry", "outlast.telemetry", "outlast.testing",
+    "outlast.verify",
+}  # fmt: skip
 """What a page may import from; everything else may change in any release."""
 
 AROUND = """

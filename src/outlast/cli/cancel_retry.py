@@ -105,7 +105,7 @@ async def _find_matches(
         raise InvalidArgument("ids and filters cannot be mixed; give either ids or filters")
     wanted = parse(words, now=SystemClock().now())
     wanted.store = replace(wanted.store, states=among & (wanted.store.states or default))
-    return [job async for job in search_jobs(ctx.app.store, wanted, ctx.out)]
+    return [job async for job in search_jobs(ctx, wanted)]
 
 
 def _is_confirmed(ctx: CommandContext, jobs: list[Job], verb: str, *, yes: bool) -> bool:

@@ -17,6 +17,7 @@ from outlast.cli.json_values import error_value, stored_json
 from outlast.cli.queue_names import CREATE, CREATE_HINT, require_queue
 from outlast.clock import SystemClock
 from outlast.core.delivery import Delivery
+from outlast.core.envelope import readable
 from outlast.core.explain import GateCode
 from outlast.core.job import Job
 from outlast.core.limits import MAX_DEPTH
@@ -164,14 +165,15 @@ async def _follow(ctx: CommandContext, handle: Handle[Any], time_limit: timedelt
             f"job {handle.id} has not ended yet; it goes on. See `outlast explain {handle.id}"
             f"{ctx.target_option}`"
         ) from None
-    ctx.out.message(f"{job.state} {job.reason or ''}".rstrip())
+    reason = readable(job.reason)
+    ctx.out.message(f"{job.state} {reason or ''}".rstrip())
     runs = await ctx.app.runs(job.id)
     result, error = (runs[-1].result, runs[-1].error) if runs else (None, None)
     if ctx.out.as_json:
-        end = {"id": job.id, "state": job.state, "reason": job.reason}
+        end = {"id": job.id, "state": job.state, "reason": reason}
         ctx.out.record({**end, "result": stored_json(result), "error": error_value(error)})
     elif job.state is State.SUCCEEDED and result is not None:
-        ctx.out.line(result)
+        ctx.out.line(readable(result) or "")
     return Exit.OK if job.state is State.SUCCEEDED else Exit.FAILED
 
 

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from outlast.core.duration import parse_duration
+from outlast.core.envelope import readable
 from outlast.core.job import Job
 from outlast.core.metadata import meta_label, tag_label
 from outlast.core.state import State
@@ -147,7 +148,7 @@ def _argument(params: str, path: str) -> str | None:
     Returns None if there is none, and if the params cannot be parsed.
     """
     try:
-        value = json.loads(params, parse_int=_parse_int)
+        value = json.loads(readable(params) or "", parse_int=_parse_int)
     except (ValueError, RecursionError):
         return None
     for part in path.split("."):

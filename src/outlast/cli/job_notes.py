@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from outlast.core.duration import format_exact, format_short
+from outlast.core.envelope import readable
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.process_identity import proved_dead
@@ -55,4 +56,4 @@ def _end_note(job: Job) -> str:
     if job.started_at is not None and job.finished_at is not None:
         took = f" after {format_short(job.finished_at - job.started_at)}"
     again = f", {job.attempt_text}" if job.failures else ""
-    return f"{job.reason or 'done'}{took}{again}"
+    return f"{readable(job.reason) or 'done'}{took}{again}"

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
+from outlast.cli.command import CommandContext
 from outlast.cli.job_filter import JobFilter
-from outlast.cli.output import CommandOutput, count
+from outlast.cli.output import count
 from outlast.core.job import Job
-from outlast.store.contract import Store
 
 PAGE: Final = 500
 """How many jobs are read at a time."""
@@ -16,7 +16,7 @@ MAX_SCANNED: Final = 200_000
 
 
 async def search_jobs(
-    store: Store, wanted: JobFilter, out: CommandOutput, *, most: int = MAX_SCANNED
+    ctx: CommandContext, wanted: JobFilter, *, most: int = MAX_SCANNED
 ) -> AsyncIterator[Job]:
     """Yield every job that matches, newest first.
 
@@ -24,15 +24,15 @@ async def search_jobs(
     """
     before: int | None = None
     scanned = 0
-    while page := await store.find(wanted.store, limit=PAGE, before=before):
-        for job in page:
+    while page := await ctx.app.store.find(wanted.store, limit=PAGE, before=before):
+        for job in map(ctx.reveal, page):
             if wanted.since is not None and job.created_at < wanted.since:
                 return  # jobs come newest first, so the rest is older
-            if wanted.matches(job) and await _has_error(store, job, wanted.error):
+            if wanted.matches(job) and await _has_error(ctx, job, wanted.error):
                 yield job
         scanned += len(page)
         if scanned >= most:
-            out.message(
+            ctx.out.message(
                 f"search stopped after {count(scanned, 'job')}; narrow it with state:, type:, "
                 "queue: or since:"
             )
@@ -40,9 +40,9 @@ async def search_jobs(
         before = page[-1].seq
 
 
-async def _has_error(store: Store, job: Job, text: str | None) -> bool:
+async def _has_error(ctx: CommandContext, job: Job, text: str | None) -> bool:
     if text is None:
         return True
     if not job.failures:
         return False
-    return any(text in (run.error or "").casefold() for run in await store.runs(job.id))
+    return any(text in (run.error or "").casefold() for run in await ctx.app.runs(job.id))

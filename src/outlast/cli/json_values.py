@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from outlast.core.envelope import label, readable
+from outlast.core.event import EventRecord
 from outlast.core.failure import split_error
 from outlast.core.job import Job
 from outlast.core.limits import MAX_DEPTH
@@ -56,9 +58,12 @@ def is_unreadable(text: str | None) -> bool:
 
 
 def _read(text: str | None) -> tuple[Any, bool]:
-    """Return the value, and whether the text could be read."""
+    """Return the value, and whether the text could be read; of an envelope its label."""
     if text is None:
         return None, True
+    if (shown := label(text)) is not None:
+        return shown, True
+    text = readable(text) or ""
     if _depth(text) > MAX_DEPTH:
         return text, False
     try:
@@ -80,11 +85,16 @@ _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
     (Job, "metadata"): stored_json,
     (Job, "progress"): stored_json,
     (JobBlueprint, "metadata"): stored_json,
+    (Job, "reason"): readable,
+    (EventRecord, "reason"): readable,
+    (EventRecord, "detail"): readable,
     (RunRecord, "error"): error_value,
     (RunRecord, "params_snapshot"): stored_json,
     (RunRecord, "progress"): stored_json,
     (RunRecord, "result"): stored_json,
+    (RunRecord, "reason"): readable,
     (Plan, "params"): stored_json,
+    (Plan, "declared"): readable,
     (Template, "params"): stored_json,
 }
 """Fields of records whose text is JSON or an error."""
@@ -98,7 +108,17 @@ def _record(value: Any) -> dict[str, Any]:
     converted = {name: _converter(value, name)(each) for name, each in found.items()}
     texts = [name for name in found if _converter(value, name) is stored_json]
     unreadable = [name for name in texts if is_unreadable(found[name])]
-    return converted | ({"unreadable": unreadable} if unreadable else {})
+    hidden = [name for name in found if _is_hidden(value, name, found[name])]
+    return (
+        converted
+        | ({"unreadable": unreadable} if unreadable else {})
+        | ({"encrypted": hidden} if hidden else {})
+    )
+
+
+def _is_hidden(value: Any, name: str, text: Any) -> bool:
+    """Whether a field shows a label in place of what is stored."""
+    return (type(value), name) in _CONVERTERS and label(text) is not None
 
 
 def _converter(value: Any, name: str) -> Callable[[Any], Any]:

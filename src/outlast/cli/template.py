@@ -7,6 +7,7 @@ import click
 from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import parse_params
 from outlast.cli.queue_names import CREATE, CREATE_HINT, require_queue
+from outlast.core.envelope import readable
 
 
 @click.group("template")
@@ -31,7 +32,7 @@ async def ls(ctx: CommandContext, /) -> None:
                 t.queue or "",
                 "" if t.priority is None else str(t.priority),
                 f"{t.updated_at:%F %T}",
-                t.params,
+                readable(t.params) or "",
             )
             for t in templates
         ],
@@ -58,7 +59,7 @@ async def save(
     if ctx.out.as_json:
         ctx.out.record(saved)
     else:
-        ctx.out.line(f"template {name} saved: type {saved.type}, params {saved.params}")
+        ctx.out.line(f"template {name} saved: type {saved.type}, params {readable(saved.params)}")
 
 
 @command("remove")

@@ -75,11 +75,12 @@ def _screen(ctx: CommandContext) -> "Iterator[Callable[[RenderableType], None]]"
 async def snapshot(ctx: CommandContext) -> dict[str, Any]:
     """Read what one screen shows: overview, live workers, queues and running jobs."""
     store = ctx.app.store
+    running = await store.find(Filter(states=frozenset({State.RUNNING})), limit=JOBS_SHOWN)
     return {
         "overview": await store.overview(span=MINUTE),
         "workers": [each for each in judged(await store.workers()) if each.is_alive],
         "queues": {queue.name: queue for queue in await store.queues()},
-        "running": await store.find(Filter(states=frozenset({State.RUNNING})), limit=JOBS_SHOWN),
+        "running": [ctx.reveal(job) for job in running],
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from outlast.core.envelope import label, parse, plain
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import RunStatus, State
 
@@ -150,7 +151,13 @@ class StoredError:
 
 
 def split_error(text: str) -> StoredError:
-    """Return the parts of the error text of a run; the last exception of a chain names it."""
+    """Return the parts of the error text of a run; the last exception of a chain names it.
+
+    Of an error in an envelope only its class can be read.
+    """
+    if (shown := label(text)) is not None:
+        return StoredError(type=parse(text).error_type, message=shown, traceback=None)
+    text = plain(text, "error")
     if TRACEBACK_HEAD not in text:
         return StoredError(type=None, message=text, traceback=None)
     for raised in parse_traceback(text):

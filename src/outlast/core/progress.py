@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from outlast.core.envelope import label
 from outlast.core.limits import truncate
 from outlast.errors import RunError
 
@@ -48,6 +49,8 @@ class Progress:
 
 def describe_progress(stored: str) -> str:
     """Return stored progress for people; a text that is not progress stays as it is."""
+    if (shown := label(stored)) is not None:
+        return shown
     try:
         return str(Progress(**json.loads(stored)))
     except (ValueError, TypeError, RecursionError, RunError):

@@ -1,7 +1,6 @@
-"""Templates: stored job definitions, and how their params are merged with a caller's."""
+"""Templates: stored job definitions."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -31,17 +30,6 @@ class Template:
     max_attempts: int | None
     created_at: datetime
     updated_at: datetime
-
-
-def merge(
-    template: Template, overrides: Mapping[str, Any], call: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the params of a job: those of the call, over the overrides, over the template's own.
-
-    Values are replaced as a whole at the top level.
-    """
-    own: dict[str, Any] = json.loads(template.params)
-    return {**own, **overrides, **call}
 
 
 def to_value(

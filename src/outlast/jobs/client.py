@@ -10,7 +10,9 @@ from outlast.concurrency import PerLoop
 from outlast.config import Settings
 from outlast.core.decide import decide
 from outlast.core.duration import Duration, parse_duration
+from outlast.core.envelope import label, plain, readable
 from outlast.core.event import CancelRequested
+from outlast.core.failure import split_error
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, read_json, repr_short, truncate
@@ -24,6 +26,7 @@ from outlast.errors import (
     WaitTimeout,
 )
 from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
+from outlast.jobs.envelopes import Envelopes, PlainText
 from outlast.jobs.explanation import explain_job
 from outlast.process_identity import process_name
 from outlast.store.contract import Store
@@ -51,7 +54,8 @@ async def _do_nothing(_: Store) -> None:
 
 
 def _untyped_result(type_name: str, text: str | None) -> Any:
-    return None if text is None else read_json(text, what=f'result of "{type_name}"')
+    what = f'result of "{type_name}"'
+    return None if text is None else read_json(plain(text, what), what=what)
 
 
 class Client:
@@ -67,12 +71,14 @@ class Client:
         dump_params: DumpParams = _no_types,
         opened: Callable[[Store], Awaitable[object]] = _do_nothing,
         on_queue: Callable[[str], None] = lambda _: None,
+        envelopes: Envelopes | None = None,
     ) -> None:
         """Create a client; `opened` is awaited once the store is open, before its first use.
 
         `on_queue` is called with a queue that a caller names in the options of an enqueue.
         """
         self.on_queue = on_queue
+        self.envelopes = envelopes or Envelopes()
         self._opened = opened
         self.dump_params = dump_params
         self.settings = settings
@@ -145,7 +151,7 @@ class Client:
 
     async def find(self, job_id: JobId) -> Job:
         """Return the job as it is stored now; JobNotFound if there is none."""
-        return await find(await self.store(), job_id)
+        return self.envelopes.reveal(await find(await self.store(), job_id))
 
     async def wait(self, job_id: JobId, *, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109 - ours names the job
         """Wait until a job has ended; return the last job of its retry chain."""
@@ -155,7 +161,7 @@ class Client:
         )
         try:
             async with asyncio.timeout(seconds) as limit:
-                return await self._waiting.mine().ended(job_id)
+                return self.envelopes.reveal(await self._waiting.mine().ended(job_id))
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -171,11 +177,12 @@ class Client:
         runs = await (await self.store()).runs(job.id)
         last = runs[-1] if runs else None
         if job.state is State.SUCCEEDED:
-            return self._load_result(job.type, last.result if last else None)
-        error = last.error if last else None
-        detail = f": {error.strip().splitlines()[-1][:200]}" if error and error.strip() else ""
+            text = self.envelopes.unwrap_result(None if last is None else last.result, job)
+            return self._load_result(job.type, text)
+        error = None if last is None else self.envelopes.reveal(last).error
+        detail = _detail(None if last is None else last.error)
         raise JobNotSucceeded(
-            f'job {job.id} of type "{job.type}" ended {job.state} ({job.reason}){detail}; '
+            f'job {job.id} of type "{job.type}" ended {job.state} ({_reason(job)}){detail}; '
             "it has no result",
             state=job.state,
             error=error,
@@ -209,7 +216,7 @@ class Client:
             async with asyncio.timeout(EXPLAIN_TIMEOUT_S):
                 store = await self.store()
                 last = await last_of_chain(store, await find(store, job_id))
-                found = await explain_job(store, last.id)
+                found = await explain_job(store, last.id, max_unfit=self.settings.max_unfit)
                 return "" if found is None else found.verdict
         return ""
 
@@ -220,6 +227,20 @@ class Client:
             await self._store.open()
             await self._opened(self._store)
             self._is_open = True
+
+
+def _reason(job: Job) -> str | None:
+    """Return why the job ended for an error text, which never shows what was decoded."""
+    return "encrypted" if isinstance(job.reason, PlainText) else readable(job.reason)
+
+
+def _detail(error: str | None) -> str:
+    """Return the last line of a stored error; of an encoded one its class, never its message."""
+    if error is None or not error.strip():
+        return ""
+    if label(error) is not None:
+        return f": {split_error(error).type or 'error'}"
+    return f": {error.strip().splitlines()[-1][:200]}"
 
 
 async def _close(waiting: CompletionWaiter, loop: asyncio.AbstractEventLoop) -> None:

@@ -10,7 +10,8 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
-from outlast.errors import InvalidParams, InvalidType, PermanentError
+from outlast.core.envelope import MARK, plain
+from outlast.errors import InvalidParams, InvalidType, PermanentError, UnfitParams
 from outlast.jobs.payload_limits import check_params, check_value, to_text
 
 _CONFIG: Final = ConfigDict(
@@ -30,7 +31,7 @@ class Codec(Protocol):
         ...
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the params for the handler; InvalidParams if they no longer match it."""
+        """Return the params for the handler; UnfitParams if this process cannot decode them."""
         ...
 
     def partial(self) -> "ParamsCodec":
@@ -55,7 +56,7 @@ class ParamsCodec:
         self._what = f'params of "{type_name}"'
         made = adapter(_shape(hints, optional), self._what, config=None)
         self._validate = made.validator.validate_python
-        self._from_json = reader(made)
+        self._from_json = reader(made, self._what)
         self._to_json = writer(made, hints.values())
 
     def partial(self) -> "ParamsCodec":
@@ -74,11 +75,11 @@ class ParamsCodec:
         return to_text(self._to_json, valid, what=self._what)
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the params for the handler; InvalidParams if they no longer match it."""
+        """Return the params for the handler; UnfitParams if this process cannot decode them."""
         try:
             params: dict[str, Any] = self._from_json(text)
         except ValidationError as error:
-            raise InvalidParams(describe_validation_error(self._what, error)) from None
+            raise unfit(self._what, error) from None
         return params
 
 
@@ -92,7 +93,7 @@ class ResultCodec:
         self._nothing = hint is NoneType
         made = adapter(hint, self._what, config=_CONFIG)
         self._validate = made.validator.validate_python
-        self._from_json = reader(made)
+        self._from_json = reader(made, self._what)
         self._to_json = writer(made, [hint])
 
     def dump(self, value: Any) -> str | None:
@@ -138,11 +139,16 @@ def adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter[
         raise InvalidType(f"{what} cannot be stored: {reason}; use types Pydantic knows") from error
 
 
-def reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
-    """Return a function that validates JSON text; it raises ValidationError."""
+def reader(adapter: TypeAdapter[Any], what: str) -> Callable[[str], Any]:
+    """Return a function that validates JSON text; it raises ValidationError.
+
+    PayloadUnreadable if the text is in an envelope that needs a codec.
+    """
     validate = adapter.validator.validate_json
 
     def read(text: str) -> Any:  # functools.partial would double the cost of a read
+        if text.startswith(MARK):
+            text = plain(text, what)
         # Names as well as aliases: what was written by name must be read by name.
         return validate(text, by_alias=True, by_name=True)
 
@@ -164,6 +170,19 @@ def describe_validation_error(what: str, error: ValidationError) -> str:
     lines = [_line(each["loc"], _WORDS.get(each["type"], each["msg"])) for each in found[:_SHOWN]]
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     return f"{what} refused: {'; '.join(lines)}{more}"
+
+
+def unfit(what: str, error: ValidationError) -> UnfitParams:
+    """Return the error of stored params that do not fit; `problems` quotes nothing of them.
+
+    The messages of validators may quote values, and so may the inner steps of a path.
+    """
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    problems = {
+        f'param "{str(each["loc"][0])[:128]}": {each["type"]}' if each["loc"] else each["type"]
+        for each in found
+    }
+    return UnfitParams(describe_validation_error(what, error), problems=sorted(problems)[:_SHOWN])
 
 
 def _line(path: tuple[int | str, ...], message: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
+from outlast.core.envelope import readable
 from outlast.core.event import CancelRequested
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
@@ -186,8 +187,8 @@ class _DirectRun:
                 return
             if job.is_final:
                 raise NoWorkerAvailable(
-                    f"job {job.id} is {job.state} ({job.reason}) before any worker took it; "
-                    "call run_now again"
+                    f"job {job.id} is {job.state} ({readable(job.reason)}) before any worker took "
+                    "it; call run_now again"
                 )
             now = self._loop.time()
             if now >= deadline:
@@ -200,7 +201,8 @@ class _DirectRun:
             await self._pause(min(deadline, extend_at))
 
     async def _blocking_gate(self, job: Job) -> str:
-        found = await explain_job(self._store, job.id)
+        limit = self._client.settings.max_unfit
+        found = await explain_job(self._store, job.id, max_unfit=limit)
         stop = None if found is None else found.stop
         return "it was about to be claimed" if stop is None else stop.text
 

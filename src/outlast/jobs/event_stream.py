@@ -26,7 +26,7 @@ async def _recorded(client: Client, after: int) -> AsyncIterator[EventRecord]:
     store = await client.store()
     while page := await store.stream(after=after, limit=_PAGE):
         for event in page:
-            yield event
+            yield client.envelopes.reveal(event)
         after = page[-1].id
 
 

@@ -47,7 +47,7 @@ async def find_jobs(
             break
         found += page
         last = page[-1].seq
-    return found
+    return [client.envelopes.reveal(job) for job in found]
 
 
 def _states(states: Iterable[str]) -> frozenset[State]:

@@ -7,6 +7,7 @@ from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from outlast.core.duration import Duration
+from outlast.core.envelope import PayloadContext, escape, plain
 from outlast.core.job import NewJob, Slot
 from outlast.errors import InvalidParams
 from outlast.jobs.client import Client
@@ -40,6 +41,7 @@ class JobType(Generic[P, R_co]):
         middleware: Sequence[Middleware] = (),
     ) -> None:
         call, signature = _read(function, policy)
+        self.client: Final = client
         self.function: Final = call
         self.codec: Final = signature.params
         self.policy: Final = policy
@@ -53,12 +55,11 @@ class JobType(Generic[P, R_co]):
         self.executor: Final = signature.executor
         self.stops: Final = STOPS[signature.executor]
         self.takes_run: Final = signature.takes_run
-        self.load: Final = signature.params.load
+        self.load: Final = self._unwrapping() if client.envelopes.codec else signature.params.load
         self.dump_result: Final = signature.result.dump
         self.load_result: Final = signature.result.load
-        self.client: Final = client
         self.middleware: Final = middleware
-        self._dump: Final = signature.params.dump
+        self._dump: Final = self._wrapping() if client.envelopes.codec else signature.params.dump
         self._positional: Final = signature.positional
         self._plan: Final = self.plan(new_job(policy))
         self._decorated = function
@@ -187,6 +188,23 @@ class JobType(Generic[P, R_co]):
     def encode_params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return the payload of a call: its params as JSON; InvalidParams names a wrong one."""
         return self._dump(self._named(args, kwargs) if args else kwargs)
+
+    def wrap_params(self, text: str) -> str:
+        """Return the text to store for a payload: in an envelope if the app has a codec."""
+        what = f'params of "{self.name}"'
+        return self.client.envelopes.wrap(text, PayloadContext("params", self.name), what=what)
+
+    def plain_params(self, text: str) -> str:
+        """Return the JSON of stored params; PayloadUnreadable if a codec or key is missing."""
+        what = f'params of "{self.name}"'
+        context = PayloadContext("params", self.name)
+        return plain(self.client.envelopes.unwrap(text, context, what=what), what)
+
+    def _wrapping(self) -> Callable[[dict[str, Any]], str]:
+        return lambda params: self.wrap_params(self.codec.dump(params))
+
+    def _unwrapping(self) -> Callable[[str], dict[str, Any]]:
+        return lambda text: self.codec.load(escape(self.plain_params(text)))
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if len(args) > len(self._positional):

@@ -19,6 +19,7 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
+from outlast.core.envelope import MARK, escape
 from outlast.core.limits import MAX_DEPTH, MAX_PAYLOAD, is_storable
 from outlast.errors import InvalidParams, PayloadTooLarge
 
@@ -78,7 +79,7 @@ def to_text(to_json: Callable[[Any], bytes], value: object, *, what: str) -> str
         _check_constants(text, what)
     if len(text) > 2 * MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(text, what)
-    return text
+    return escape(text) if text.startswith(MARK) else text
 
 
 def _measure(value: object, left: int, *, depth: int, what: str) -> int:

@@ -71,7 +71,8 @@ async def next_jobs(client: Client, queue: str, limit: int) -> list[Job]:
         raise InvalidArgument(
             f"limit is {repr_short(limit)}; use a whole number from 1 to {MAX_SHOWN:,}"
         )
-    return await (await client.store()).peek(queue, limit=limit)
+    found = await (await client.store()).peek(queue, limit=limit)
+    return [client.envelopes.reveal(job) for job in found]
 
 
 async def renumber(client: Client, queue: str) -> int:
@@ -90,7 +91,7 @@ async def _decide_and_apply(
         _require_waiting(job)
         change = decide(job, await event(job), new_id=client.ids.job)
         if (await store.apply([change]))[0]:
-            return await find(store, job_id)
+            return client.envelopes.reveal(await find(store, job_id))
     raise TransitionRefused(f"job {job_id} was changed {_MAX_ATTEMPTS} times meanwhile; try again")
 
 

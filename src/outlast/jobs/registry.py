@@ -4,9 +4,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from outlast.core.envelope import plain
 from outlast.core.limits import read_json
 from outlast.core.suggestion import did_you_mean, nearest
 from outlast.errors import InvalidType, TypeNotFound
+from outlast.jobs.envelopes import Envelopes
 from outlast.jobs.jobtype import JobType
 
 log = logging.getLogger("outlast.jobs")
@@ -18,9 +20,13 @@ __all__ = ["JobType", "Registry"]
 
 
 class Registry:
-    """Job types by name: filled by `@app.job`, read by the app and its workers."""
+    """Job types by name: filled by `@app.job`, read by the app and its workers.
 
-    def __init__(self) -> None:
+    `envelopes` are those of the app, for its workers.
+    """
+
+    def __init__(self, envelopes: Envelopes | None = None) -> None:
+        self.envelopes: Final = envelopes or Envelopes()
         self._types: dict[str, JobType[..., Any]] = {}
         self._checked_queues: set[str] = set()
         self._watchers: list[Callable[[], None]] = []
@@ -88,4 +94,5 @@ class Registry:
         """Return a result by its type's annotation; plain JSON values if it is not registered."""
         if type_name in self._types:
             return self._types[type_name].load_result(text)
-        return None if text is None else read_json(text, what=f'result of "{type_name}"')
+        what = f'result of "{type_name}"'
+        return None if text is None else read_json(plain(text, what), what=what)

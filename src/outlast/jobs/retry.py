@@ -25,8 +25,9 @@ _PAGE: Final = 500
 async def lineage(client: Client, job_id: JobId) -> Lineage:
     """Return the whole retry chain of a job; JobNotFound if there is none."""
     store = await client.store()
-    chain = await _chain(store, job_id)
-    return Lineage.of(chain, {job.id: await store.runs(job.id) for job in chain})
+    chain, reveal = await _chain(store, job_id), client.envelopes.reveal
+    runs = {job.id: [reveal(run, job.type) for run in await store.runs(job.id)] for job in chain}
+    return Lineage.of([reveal(job) for job in chain], runs)
 
 
 async def retry(client: Client, job_id: JobId) -> Handle[Any]:

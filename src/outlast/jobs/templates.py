@@ -1,7 +1,6 @@
 """Template manager: stored job definitions, and jobs made from them."""
 
 import builtins
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -10,10 +9,11 @@ from typing import Any, Final, TypedDict, Unpack
 
 from outlast.core.document import Document
 from outlast.core.duration import Duration
+from outlast.core.envelope import MARK, PayloadContext, escape, merge_plain, plain
 from outlast.core.job import Slot
 from outlast.core.limits import MAX_PAYLOAD, check_name, repr_short
 from outlast.core.schedule import JobBlueprint
-from outlast.core.template import KIND, Template, from_record, merge, to_json, to_value
+from outlast.core.template import KIND, Template, from_record, to_value
 from outlast.errors import (
     InvalidArgument,
     InvalidParams,
@@ -84,7 +84,7 @@ class TemplateManager:
         check_name(name, what="the name of a template")
         kind = self._known(job_type)
         new_job(kind.policy, queue=queue, priority=priority, max_attempts=max_attempts)
-        text = kind.codec.partial().dump(_named(params, name))
+        text = kind.wrap_params(kind.codec.partial().dump(_named(params, name)))
         for _ in range(_MAX_ATTEMPTS):
             there = await (await self._client.store()).document(KIND, name)
             _check_expected(name, there, expected)
@@ -100,18 +100,19 @@ class TemplateManager:
             )
             saved = await self._swap(name, there, value)
             if saved is not None:
-                return from_record(saved)
+                return self._revealed(saved)
         raise TemplateChanged(
             f"template {name} was changed {_MAX_ATTEMPTS} times meanwhile; save it again"
         )
 
     async def get(self, name: str) -> Template:
         """Return a template; TemplateNotFound if there is none."""
-        return from_record(await self._record(name))
+        return self._revealed(await self._record(name))
 
     async def list(self) -> builtins.list[Template]:
         """Return every template, by name."""
-        return [from_record(each) for each in await (await self._client.store()).documents(KIND)]
+        found = await (await self._client.store()).documents(KIND)
+        return [self._revealed(each) for each in found]
 
     async def remove(self, name: str) -> Template:
         """Delete a template and return it; TemplateNotFound if there is none."""
@@ -119,7 +120,7 @@ class TemplateManager:
             there = await self._record(name)
             gone = await self._swap(name, there, None)
             if gone is not None:
-                return from_record(gone)
+                return self._revealed(gone)
         raise TemplateChanged(
             f"template {name} was changed {_MAX_ATTEMPTS} times meanwhile; try again"
         )
@@ -136,11 +137,20 @@ class TemplateManager:
         self, name: str, options: TemplateOptions, given: Mapping[str, Any]
     ) -> tuple[EnqueuePlan, str]:
         """Return how to enqueue a job of the template as it is stored now, and its payload."""
-        template = await self.get(name)
+        template = from_record(await self._record(name))
         kind = self._registry.get(template.type)
-        own = json.loads(kind.codec.partial().dump(dict(given)))
-        params = _checked(kind, merge(template, {}, own))
-        return _plan(kind, template, options), params
+        own = kind.codec.partial().dump(dict(given))
+        params = merge_plain([kind.plain_params(template.params), plain(own, "params")])
+        complete = kind.codec.dump(kind.codec.load(escape(params)))
+        return _plan(kind, template, options), kind.wrap_params(complete)
+
+    def _revealed(self, record: Document) -> Template:
+        """Return the template, with its params decoded if this app can decode them."""
+        found, envelopes = from_record(record), self._client.envelopes
+        if envelopes.codec is None or not found.params.startswith(MARK):
+            return found
+        context = PayloadContext("params", found.type)
+        return replace(found, params=envelopes.reveal_text(found.params, context))
 
     async def _record(self, name: str) -> Document:
         check_name(name, what="the name of a template")
@@ -211,11 +221,6 @@ def _plan(kind: JobType[..., Any], template: Template, options: TemplateOptions)
     like = new_job(kind.policy, **fields)
     marked = replace(like, template_id=template.id, template_at=template.updated_at)
     return kind.plan(marked, on_conflict=on_conflict, tx=tx)
-
-
-def _checked(kind: JobType[..., Any], params: dict[str, Any]) -> str:
-    """Return the payload of the complete params, validated by the type."""
-    return kind.codec.dump(kind.codec.load(to_json(params)))
 
 
 def _named(params: Mapping[str, Any] | None, name: str) -> dict[str, Any]:

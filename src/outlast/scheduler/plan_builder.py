@@ -1,6 +1,5 @@
 """Builds a validated schedule plan from a caller's options."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,6 +8,7 @@ from typing import Any, TypedDict
 
 from outlast.core.document import Document
 from outlast.core.duration import Duration, parse_duration
+from outlast.core.envelope import escape, merge_plain, plain
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import (
     UNDECLARED,
@@ -171,7 +171,7 @@ def source_from_type(
         raise InvalidArgument(
             f"{kind!r:.80} is no job type of this app; give a job type or its name"
         )
-    return JobSource(blueprint_for(kind), None, kind.encode_params((), dict(params or {})))
+    return JobSource(blueprint_for(kind), None, kind.codec.dump(dict(params or {})))
 
 
 def source_from_template(
@@ -181,7 +181,8 @@ def source_from_template(
     template, made_of = from_record(record), blueprint_of(record)
     kind = registry.get(template.type)
     text = kind.codec.partial().dump(dict(params or {}))
-    kind.codec.load(json.dumps({**json.loads(template.params), **json.loads(text)}))
+    whole = merge_plain([kind.plain_params(template.params), plain(text, "params")])
+    kind.codec.load(escape(whole))
     return JobSource(made_of or blueprint_for(kind), template.name, text)
 
 

@@ -32,7 +32,6 @@ from outlast.scheduler.plan_builder import (
     ScheduleEdits,
     ScheduleOptions,
     Target,
-    declared_again,
     digest,
     edited_plan,
     new_plan,
@@ -41,6 +40,7 @@ from outlast.scheduler.plan_builder import (
     source_from_type,
     with_next_slot,
 )
+from outlast.scheduler.plan_envelopes import PlanEnvelopes
 from outlast.scheduler.preview import SlotChange, Upcoming, diff, preview
 
 _MAX_WRITE_ATTEMPTS: Final = 100
@@ -101,6 +101,7 @@ class ScheduleManager:
         self._client = client
         self._registry = registry
         self._declared = declared or {}
+        self._envelopes = PlanEnvelopes(client.envelopes)
 
     async def save(
         self,
@@ -120,8 +121,8 @@ class ScheduleManager:
             "coalesce": coalesce,
             "misfire_grace": misfire_grace,
         }
-        plan = await self._plan(name, given)
-        return await self._write(name, lambda _: plan, creates=True)
+        plan = self._envelopes.encoded(await self._plan(name, given))
+        return self._envelopes.revealed(await self._write(name, lambda _: plan, creates=True))
 
     async def edit(
         self, name: str, *, expected: int | None = None, **edits: Unpack[ScheduleEdits]
@@ -132,16 +133,20 @@ class ScheduleManager:
         """
         given: Mapping[str, Any] = edits
         check_options(name, given)
-        schedule = await self.get(name)
+        schedule = await self._stored(name)
         source = await self._source(given, schedule.plan)
-        return await self._write(
+        written = await self._write(
             schedule.id,
             lambda old: edited_plan(old or schedule.plan, given, source),
             expected=expected,
         )
+        return self._envelopes.revealed(written)
 
     async def get(self, name: str) -> Schedule:
         """Return the schedule with a name or id. Raises ScheduleNotFound if there is none."""
+        return self._envelopes.revealed(await self._stored(name))
+
+    async def _stored(self, name: str) -> Schedule:
         store = await self._client.store()
         found = await store.schedule(name)
         if found is None:
@@ -154,16 +159,16 @@ class ScheduleManager:
         found: list[Schedule] = []
         while page := await store.schedules(after=found[-1].name if found else "", limit=PAGE_SIZE):
             found += page
-        return found
+        return [self._envelopes.revealed(each) for each in found]
 
     async def remove(self, name: str) -> Schedule:
         """Delete a schedule and return it. Its slot records stay, so that no slot is repeated."""
         for _ in range(_MAX_WRITE_ATTEMPTS):
-            schedule = await self.get(name)
+            schedule = await self._stored(name)
             store = await self._client.store()
             removed = await store.set_schedule(schedule.id, expected=schedule.version, value=None)
             if removed is not None:
-                return removed
+                return self._envelopes.revealed(removed)
         raise _changed(name)
 
     async def pause(self, name: str) -> Schedule:
@@ -244,7 +249,7 @@ class ScheduleManager:
         Raises SlotTaken if the slot was claimed before, whatever its outcome, or if the job is
         running.
         """
-        schedule = await self.get(name)
+        schedule = await self._stored(name)
         job_id = await manual_run.run(
             await self._client.store(), schedule, slot, self._client.ids.job, any_time=any_time
         )
@@ -254,7 +259,7 @@ class ScheduleManager:
         self, name: str, since: datetime, until: datetime, *, dry_run: bool = False
     ) -> builtins.list[BackfillLine]:
         """Run every unclaimed slot of a time range; with `dry_run` only return them."""
-        schedule = await self.get(name)
+        schedule = await self._stored(name)
         store = await self._client.store()
         return await manual_run.backfill(
             store, schedule, since, until, new_id=self._client.ids.job, dry_run=dry_run
@@ -282,15 +287,17 @@ class ScheduleManager:
 
     async def _declare(self, declared: ScheduleDeclaration, app: str) -> Schedule | None:
         plan = await self._plan(declared.name, declared.options)
-        plan = replace(plan, declared=digest(plan), declared_by=app)
+        # The digest is that of the plain params, so that a new nonce is no change.
+        plan = self._envelopes.encoded(replace(plan, declared=digest(plan), declared_by=app))
         stored = await (await self._client.store()).schedule(declared.name)
-        if stored is not None and declared_again(stored.plan, plan) == stored.plan:
+        if stored is not None and self._envelopes.declared_again(stored.plan, plan) == stored.plan:
             return None
-        return await self._write(
+        written = await self._write(
             declared.name,
-            lambda old: plan if old is None else declared_again(old, plan),
+            lambda old: plan if old is None else self._envelopes.declared_again(old, plan),
             creates=True,
         )
+        return self._envelopes.revealed(written)
 
     async def _plan(self, name: str, given: Mapping[str, Any]) -> Plan:
         check_name(name, what="the name of a schedule")
@@ -309,10 +316,19 @@ class ScheduleManager:
             if "params" not in given and "job_name" not in given:
                 return JobSource(old.making, old.template, old.params)
             target, template = old.making.type, old.template
-            params = params if "params" in given else _params(old)
+            params = params if "params" in given else self._params(old)
         source = await self._source_of(target, template, params)
         name = given.get("job_name", old.job_name if old else None)
-        return source.with_name(name)
+        source = source.with_name(name)
+        if old is None:  # the caller encodes the plan
+            return source
+        return self._envelopes.encoded_source(source)
+
+    def _params(self, plan: Plan) -> Mapping[str, Any]:
+        """Return the params of a stored plan as values."""
+        text = self._registry.get(plan.making.type).plain_params(plan.params)
+        params: Mapping[str, Any] = json.loads(text)
+        return params
 
     async def _source_of(
         self, target: Target | None, template: str | None, params: Mapping[str, Any] | None
@@ -354,11 +370,6 @@ class ScheduleManager:
                     f"another schedule has the name {plan.name}; choose another name"
                 )
         raise _changed(name)
-
-
-def _params(plan: Plan) -> Mapping[str, Any]:
-    params: Mapping[str, Any] = json.loads(plan.params)
-    return params
 
 
 def _bounded(limit: int) -> int:

@@ -1,17 +1,15 @@
 """Builds the job of a slot from the schedule's type or current template, and its params."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from outlast.core.document import Document
+from outlast.core.envelope import merged
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
 from outlast.core.limits import MAX_PAYLOAD
 from outlast.core.schedule import JobBlueprint, Schedule, series
-from outlast.core.template import KIND, blueprint_of, from_record, to_json
+from outlast.core.template import KIND, blueprint_of, from_record
 from outlast.errors import InvalidSchedule
 from outlast.store.contract.documents import Documents
 
@@ -40,7 +38,7 @@ class SlotJobFactories:
             raise InvalidSchedule(
                 f"template {plan.template} has another delivery or name; save the schedule again"
             )
-        params = _merged(record, json.loads(plan.params))
+        params = _merged(record, plan.params)
         return SlotJobFactory(schedule, blueprint, params, record)
 
     async def _template(self, name: str) -> Document | None:
@@ -83,8 +81,8 @@ class SlotJobFactory:
         )
 
 
-def _merged(record: Document, overrides: Mapping[str, Any]) -> str:
-    text = to_json({**json.loads(from_record(record).params), **overrides})
+def _merged(record: Document, overrides: str) -> str:
+    text = merged([from_record(record).params, overrides])
     if len(text.encode()) > MAX_PAYLOAD:
         raise InvalidSchedule(
             f"its params and those of its template exceed {MAX_PAYLOAD // 1024} KiB; shorten them"

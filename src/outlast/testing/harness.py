@@ -282,4 +282,4 @@ class Harness:
             what, limit=PAGE, before=jobs[-1].seq if jobs else None
         ):
             jobs.extend(page)
-        return jobs[::-1]
+        return [self.app.registry.envelopes.reveal(job) for job in reversed(jobs)]

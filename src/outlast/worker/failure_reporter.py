@@ -10,11 +10,10 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import ExceptionInfo
-from outlast.core.failure_sink import FailedAttempt, FailureSink, raised_by
+from outlast.core.failure_sink import FailedAttempt, FailureSink
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
-from outlast.worker.run_outcome import RemoteError
+from outlast.worker.run_outcome import raised_of
 
 log = logging.getLogger("outlast.worker")
 
@@ -39,7 +38,7 @@ class FailureReporter:
 
     def record(self, claim: Claim, change: Change, error: BaseException | None) -> None:
         """Record a failed attempt, to be reported once its end is durable."""
-        self._unwritten[claim.job_id, claim.token] = FailedAttempt(claim, change, _raised(error))
+        self._unwritten[claim.job_id, claim.token] = FailedAttempt(claim, change, raised_of(error))
 
     def on_written(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
         """Report the recorded attempts among these changes that the store applied."""
@@ -105,10 +104,3 @@ class FailureReporter:
                 log.warning("sink %s failed: %s", name, type(error).__name__)
         else:
             self._broken.discard(number)
-
-
-def _raised(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
-    try:
-        return error.raised if isinstance(error, RemoteError) else raised_by(error)
-    except Exception:  # noqa: BLE001 - the exception's own code failed; the run has its text
-        return ()

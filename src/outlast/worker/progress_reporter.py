@@ -8,6 +8,7 @@ from typing import Final
 
 from outlast.core.run import Lease
 from outlast.errors import OperatorError
+from outlast.jobs.envelopes import Envelopes
 from outlast.run_context import WorkerRun
 
 log = logging.getLogger("outlast.worker")
@@ -26,8 +27,13 @@ class ProgressReporter:
     """Writes the newest progress of each run. A run whose lease is lost is informed."""
 
     def __init__(
-        self, record_progress: RecordProgress, *, interval: float = WRITE_INTERVAL_S
+        self,
+        record_progress: RecordProgress,
+        *,
+        interval: float = WRITE_INTERVAL_S,
+        envelopes: Envelopes | None = None,
     ) -> None:
+        self._wrap = (envelopes or Envelopes()).wrap_progress
         self._record_progress = record_progress
         self._interval = interval
         self._loop = asyncio.get_running_loop()
@@ -66,7 +72,7 @@ class ProgressReporter:
     async def _write(self, runs: list[WorkerRun]) -> bool:
         runs = [run for run in runs if run.has_news]
         try:
-            updates = [(run.lease, run.take_progress()) for run in runs]
+            updates = [(run.lease, self._wrap(run.take_progress(), run.job_id)) for run in runs]
             answers = await self._record_progress(updates)
         except OperatorError as error:
             log.warning("the progress of %d runs was not written: %s", len(runs), error)

@@ -12,10 +12,11 @@ from typing import Any
 from outlast.core.classify import ErrorClass
 from outlast.core.command import Command
 from outlast.core.decide import Change, decide, succeed
+from outlast.core.envelope import MARK, PayloadContext, escape
 from outlast.core.error_text import error_text
-from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped
+from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped, Unfit
 from outlast.core.failure import ExceptionInfo
-from outlast.core.failure_sink import COUNTED
+from outlast.core.failure_sink import COUNTED, raised_by
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
@@ -32,9 +33,11 @@ from outlast.errors import (
     StoreUnavailable,
     TransitionRefused,
 )
+from outlast.jobs.envelopes import Envelopes
 from outlast.jobs.middleware import await_inside, call_inside, plain_only
 from outlast.jobs.registry import JobType
 from outlast.run_context import WorkerRun
+from outlast.worker.run_log import RunLog
 
 log = logging.getLogger("outlast.worker")
 
@@ -56,6 +59,7 @@ class ActiveRun:
         "interrupted",
         "is_logged",
         "kind",
+        "log",
         "log_path",
         "slot_task",
         "started",
@@ -85,6 +89,7 @@ class ActiveRun:
         self.stop: Callable[[], object] | None = None
         self.exit_code: int | None = None
         self.log_path: str | None = None
+        self.log: RunLog | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
         self.is_logged = False
@@ -144,13 +149,24 @@ class EncodedResult:
 
 
 class RemoteError(Exception):
-    """An error of a handler process, as text and as data, and whether it is permanent."""
+    """An error of a handler process, as text and as data, and whether it is permanent.
 
-    def __init__(self, text: str, *, raised: tuple[ExceptionInfo, ...], permanent: bool) -> None:
+    `is_unfit`: the handler was not called, because the params do not fit the code of the process.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        raised: tuple[ExceptionInfo, ...],
+        permanent: bool,
+        is_unfit: bool = False,
+    ) -> None:
         super().__init__(text)
         self.text = text
         self.raised = raised
         self.permanent = permanent
+        self.is_unfit = is_unfit
 
 
 class ProcessDied(Exception):
@@ -172,7 +188,9 @@ class OutcomeJudge:
         new_id: Callable[[], JobId],
         random: Callable[[], float],
         on_failure: FailureCallback | None = None,
+        envelopes: Envelopes | None = None,
     ) -> None:
+        self._envelopes = envelopes or Envelopes()
         self._new_id = new_id
         self._random = random
         self._on_failure = on_failure
@@ -188,6 +206,9 @@ class OutcomeJudge:
             result = (
                 value.result if type(value) is EncodedResult else active.kind.dump_result(value)
             )
+            if self._envelopes.codec is not None and result is not None:
+                context = PayloadContext("result", claim.job_id)
+                result = self._envelopes.wrap_end(result, context)
         except Exception as error:  # noqa: BLE001 - a result that cannot be stored is a failure
             return self.close(active, Failed(describe_error(error), permanent=True), error)
         return _with_artifacts(succeed(claim.job_id, claim.token, result), active)
@@ -212,9 +233,13 @@ class OutcomeJudge:
             return self.close(active, Released("store_failed"))
         return self.close(active, self._failure(active, error), error)
 
-    def invalid_params(self, claim: Claim, error: BaseException) -> Change:
-        """Return the change for params that do not fit the job type: a permanent failure."""
+    def unknown_type(self, claim: Claim, error: BaseException) -> Change:
+        """Return the change for a type that the worker has not registered: a permanent failure."""
         return self.decide(claim, Failed(describe_error(error), permanent=True), error)
+
+    def refused(self, claim: Claim, event: Unfit, error: BaseException) -> Change:
+        """Return the change for params that do not fit this worker's code."""
+        return self.decide(claim, event, error)
 
     def close(self, active: ActiveRun, event: Event, error: BaseException | None = None) -> Change:
         """Return the change for an event, or a permanent failure if it is no valid transition."""
@@ -234,8 +259,29 @@ class OutcomeJudge:
         """Return the change for an event, and report it if it is a counted failure."""
         change = decide(claim, event, new_id=self._new_id)
         if self._on_failure is not None and change.move.run in COUNTED:
-            self._on_failure(claim, change, error)
-        return change
+            # Sinks redact by the values of the params, so both are plain here.
+            self._on_failure(self._plain_claim(claim), change, error)
+        return self._stored(claim, change, error)
+
+    def _plain_claim(self, claim: Claim) -> Claim:
+        """Return the claim with its params as JSON, as far as this worker can decode them."""
+        if not claim.params.startswith(MARK):
+            return claim
+        context = PayloadContext("params", claim.type)
+        return replace(claim, params=self._envelopes.reveal_text(claim.params, context))
+
+    def _stored(self, claim: Claim, change: Change, error: BaseException | None) -> Change:
+        """Return the change with its error in an envelope.
+
+        It is encoded once: the store compares a repeated write with the first.
+        """
+        if change.error is None:
+            return change
+        text = escape(change.error)
+        if self._envelopes.codec is not None:
+            context = PayloadContext("error", claim.job_id)
+            text = self._envelopes.wrap_error(text, context, next(iter(raised_of(error)), None))
+        return replace(change, error=text)
 
     def _failure(self, active: ActiveRun, error: BaseException) -> Failed:
         delay, problem = self._delay(active)
@@ -254,14 +300,21 @@ class OutcomeJudge:
             problem = f"retry= failed too ({error!r:.200}), so the default backoff is used\n"
             return Backoff().delay(retry, self._random), problem
 
+    def _reason(self, active: ActiveRun, reason: str | None) -> str | None:
+        """Return the reason of a handler as it is stored: it may quote params."""
+        if reason is None:
+            return None
+        context = PayloadContext("reason", active.claim.job_id)
+        return self._envelopes.wrap_end(escape(truncate(reason, MAX_REASON)), context)
+
     def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:
         match value:
             case Snooze():
-                return Snoozed(value.delay, _short(value.reason))
+                return Snoozed(value.delay, self._reason(active, value.reason))
             case Skip():
-                return Skipped(_short(value.reason))
+                return Skipped(self._reason(active, value.reason))
             case Cancel():
-                return Stopped(_short(value.reason))
+                return Stopped(self._reason(active, value.reason))
             case RetryAfter():
                 reason = value.reason or "the handler asked for another try"
                 return Failed(truncate(reason), value.delay)
@@ -301,8 +354,14 @@ def shutdown_event(claim: Claim) -> Event:
 
 def describe_error(error: BaseException) -> str:
     """Return the error text to store: the traceback, or a command's message."""
+    if isinstance(error, RemoteError):
+        return truncate(error.text)
     return truncate(str(error)) if isinstance(error, CommandFailed) else error_text(error)
 
 
-def _short(reason: str | None) -> str | None:
-    return None if reason is None else truncate(reason, MAX_REASON)
+def raised_of(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
+    """Return the exception and its causes as data; none if their own code raises."""
+    try:
+        return error.raised if isinstance(error, RemoteError) else raised_by(error)
+    except Exception:  # noqa: BLE001 - the exception's own code failed; the run has its text
+        return ()
