@@ -71,10 +71,14 @@ if _typing.TYPE_CHECKING:
         TypeNotFound,
         WaitTimeout,
     )
+    from outlast.job_module import JobModule
+    from outlast.jobs.bulk import BulkResult
     from outlast.jobs.enqueue_many import PartialEnqueueError
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
+    from outlast.jobs.job_search import JobPage
     from outlast.jobs.jobtype import Bound, JobType
+    from outlast.jobs.queue_declaration import DeclaredQueue
     from outlast.run_context import Run
     from outlast.scheduler.preview import Upcoming
     from outlast.store.contract.queues import Queue
@@ -86,12 +90,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Backoff",
     "Bound",
+    "BulkResult",
     "CallerError",
     "Cancel",
     "ClockSkewTooLarge",
     "Command",
     "CommandFailed",
     "ConfigurationError",
+    "DeclaredQueue",
     "DuplicateJob",
     "EventRecord",
     "Explanation",
@@ -109,8 +115,10 @@ __all__ = [
     "InvalidSchedule",
     "InvalidType",
     "Job",
+    "JobModule",
     "JobNotFound",
     "JobNotSucceeded",
+    "JobPage",
     "JobType",
     "LeaseLost",
     "Lineage",
@@ -251,6 +259,10 @@ _NAMES_BY_MODULE: _typing.Final = {
         "TypeNotFound",
         "WaitTimeout",
     ),
+    "outlast.job_module": ("JobModule",),
+    "outlast.jobs.bulk": ("BulkResult",),
+    "outlast.jobs.job_search": ("JobPage",),
+    "outlast.jobs.queue_declaration": ("DeclaredQueue",),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
     "outlast.jobs.groups": ("GroupHandle",),
     "outlast.jobs.handle": ("Handle",),

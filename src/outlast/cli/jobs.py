@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 import click
 
 from outlast.cli.command import CommandContext, command
-from outlast.cli.job_filter import JobFilter, parse
+from outlast.cli.job_filter import parse
 from outlast.cli.job_notes import status_note
 from outlast.cli.job_search import search_jobs
 from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.job import Job
 from outlast.core.overview import JobCounts
+from outlast.jobs.job_filter import JobFilter
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "NOTE")
 
@@ -43,7 +44,7 @@ async def jobs_command(
         for job in found:
             ctx.out.record(job)
         return
-    ctx.out.table(COLUMNS, [_row(job, now, ctx.retention) for job in found])
+    ctx.out.table(COLUMNS, [_row(job, now, ctx.retention(job.type)) for job in found])
     if len(found) == limit:
         ctx.out.message(f"showing the newest {limit}; use -n for more")
     elif not found:

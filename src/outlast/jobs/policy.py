@@ -34,6 +34,7 @@ class Policy:
     priority: int = 0
     max_runtime: timedelta | None = None
     executor: str | None = None
+    retention: timedelta | Literal["forever"] | None = None  # None: the setting of the app
 
     @classmethod
     def new(
@@ -48,6 +49,7 @@ class Policy:
         executor: str | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
+        retention: Duration | None = None,
     ) -> "Policy":
         """Return a validated policy; InvalidType names the setting that cannot be used."""
         try:
@@ -66,6 +68,7 @@ class Policy:
                 priority=check_priority(priority),
                 max_runtime=_runtime(max_runtime),
                 executor=executor,
+                retention=_retention(retention),
             )
         except InvalidType:
             raise
@@ -120,3 +123,14 @@ def _runtime(value: Duration | None) -> timedelta | None:
     if not span:
         raise ValueError('max_runtime is zero; give a span such as "10m", or leave it out')
     return span
+
+
+def _retention(value: Duration | None) -> timedelta | Literal["forever"] | None:
+    if value is None:
+        return None
+    if value == "forever":
+        return "forever"
+    try:
+        return parse_duration(value, what="retention")
+    except ValueError as error:
+        raise ValueError(f'{error}; or "forever"') from None
