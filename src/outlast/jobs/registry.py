@@ -37,8 +37,8 @@ class Registry:
         for each in job_types:
             if (there := self._types.get(each.name)) is not None:
                 raise InvalidType(
-                    f'job type "{each.name}" of {each.place} is registered already, by '
-                    f"{there.place}; give one of them a `name=`"
+                    f'job type "{each.name}" is registered already, by {there.place}, and '
+                    f"{each.place} has that name too; give one of them a `name=`"
                 )
 
     def all(self) -> list[JobType[..., Any]]:
