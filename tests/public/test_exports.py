@@ -92,7 +92,7 @@ def test_every_error_can_be_caught_by_its_public_name():
 def test_what_a_public_method_returns_has_a_public_name():
     """Managers and steps of a call are reached through the app; lines of a preview are read."""
     reached = {
-        "Decorator", "GroupManager", "JobManager", "QueueManager", "ScheduleManager",
+        "Client", "Decorator", "GroupManager", "JobManager", "QueueManager", "ScheduleManager",
         "TemplateManager", "Store",
         "ConfiguredJobType", "ConfiguredTemplate", "EnqueuePlan", "BackfillLine", "SlotChange",
         "Plan", "TimeRule",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outlast.core.limits import repr_short
+from outlast.core.suggestion import did_you_mean
 from outlast.errors import InvalidJob, InvalidParams, TypeNotFound
 from outlast.jobs.client import Client
 from outlast.jobs.client_source import ClientSource
@@ -69,8 +70,8 @@ def _by_name(params: object, type_name: object) -> dict[str, Any]:
 
 
 def _unknown(registry: Registry, type_name: str) -> TypeNotFound:
-    try:
-        registry.get(type_name)
-    except TypeNotFound as error:
-        return TypeNotFound(f"{error}. If its code is in another app, pass elsewhere=True")
-    raise AssertionError(type_name)
+    return TypeNotFound(
+        f"job type {repr_short(type_name)} is not registered; "
+        f"{did_you_mean(str(type_name), registry.names())}; if its code is in another app, pass "
+        "elsewhere=True"
+    )
