@@ -23,7 +23,7 @@ from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.handler_class import default_name
 from outlast.jobs.jobtype import Bound, JobType
 from outlast.jobs.middleware import Middleware, check_middleware
-from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
+from outlast.jobs.policy import DeliveryName, ErrorNames, MetadataOptions, Policy, VerdictName
 from outlast.jobs.queue_declaration import QueueDeclaration, declare_queue
 from outlast.jobs.queues import OrderingName
 from outlast.jobs.registry import Registry
@@ -87,6 +87,7 @@ class CodeDeclarations:
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
         retention: Duration | Literal["forever"] | None = None,
+        **metadata: Unpack[MetadataOptions],
     ) -> Decorator: ...
     def job(
         self,
@@ -102,6 +103,7 @@ class CodeDeclarations:
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
         retention: Duration | Literal["forever"] | None = None,
+        **metadata: Unpack[MetadataOptions],
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
 
@@ -125,6 +127,7 @@ class CodeDeclarations:
             unknown_error: The class of all other exceptions.
             retention: How long its ended jobs are kept; `"forever"`, or None for the setting
                 `retention` of the app.
+            **metadata: `tags`, `headers` and `meta` of its jobs, as in `JobType.options`.
 
         Raises InvalidType if settings contradict each other.
         """
@@ -141,6 +144,7 @@ class CodeDeclarations:
                 errors=errors,
                 unknown_error=unknown_error,
                 retention=retention,
+                **metadata,
             )
             job_type: JobType[..., Any] = JobType(
                 handler, policy, self._code.source, self._code.layers

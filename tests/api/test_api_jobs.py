@@ -11,7 +11,7 @@ from outlast.core.event import Failed, Succeeded
 
 CONDITIONS = {
     "state": "queued", "type": "small", "queue": "default", "key": "k", "group": "g",
-    "since": "1h", "params": {"n": 1}, "error": "boom",
+    "since": "1h", "tag": "t", "meta": {"a": 1}, "params": {"n": 1}, "error": "boom",
 }  # fmt: skip
 
 
@@ -80,11 +80,16 @@ async def test_each_condition_narrows_the_jobs(app, small, mail, hand, clock):
     assert await found(app, group=group.id) == [new.id]
     assert await found(app, since="1h") == [sent.id, new.id]
     assert await found(app, since=new.created_at, type="small") == [new.id]
+    labelled = await small.options(tags=["a", "b"], meta={"tenant": "acme"}).enqueue(9)
+    assert await found(app, tag="a") == await found(app, tag=["b", "a"]) == [labelled.id]
+    assert await found(app, meta={"tenant": "acme"}, tag="b") == [labelled.id]
+    assert await found(app, tag=["a", "c"]) == []
+    await labelled.cancel()
     assert await found(app, params={"n": 1}) == await found(app, params={"where.town": "Rome"})
     assert await found(app, state=["retry_wait", "running"]) == [sent.id]
     assert await found(app, state="waiting", type="small") == [new.id, old.id]
     assert await found(app, state=State.SUCCEEDED) == []
-    assert await found(app, state=None, queue=None) == [sent.id, new.id, old.id]
+    assert await found(app, state=None, queue=None) == [labelled.id, sent.id, new.id, old.id]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +104,8 @@ async def test_each_condition_narrows_the_jobs(app, small, mail, hand, clock):
         ({"params": 3}, "give a mapping"),
         ({"error": 3}, "give a part of the error text"),
         ({"key": ""}, "use text of 1"),
+        ({"tag": 3}, "tags is 3"),
+        ({"meta": 3}, "meta is 3"),
     ],
 )
 async def test_a_wrong_condition_is_refused_and_says_what_is_right(app, small, wrong, remedy):

@@ -65,6 +65,9 @@ class Job(Model):
     finished_at: Moment | None
     progress: Progress | None
     active_key: str | None
+    headers: dict[str, str]
+    tags: list[str]
+    meta: dict[str, Any]
 
 
 class Run(Model):

@@ -27,8 +27,8 @@ async def jobs_command(
 ) -> None:
     """List jobs, newest first; FILTERS such as state:dead_letter type:mail.* since:2h.
 
-    Keys: state type queue key group id since params.NAME error. A state is the name of a state,
-    several separated by commas, or one of waiting, open, dead, done.
+    Keys: state type queue key group id since tag meta.NAME params.NAME error. A state is the name
+    of a state, several separated by commas, or one of waiting, open, dead, done.
     """
     now = SystemClock().now()
     wanted = parse(filters, now=now)

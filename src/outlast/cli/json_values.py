@@ -11,7 +11,7 @@ from outlast.core.failure import split_error
 from outlast.core.job import Job
 from outlast.core.limits import MAX_DEPTH
 from outlast.core.run import RunRecord
-from outlast.core.schedule import Plan
+from outlast.core.schedule import JobBlueprint, Plan
 from outlast.core.template import Template
 from outlast.jobs.payload_limits import MAX_DIGITS
 
@@ -76,7 +76,9 @@ def error_value(text: str | None) -> Any:
 
 _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
     (Job, "params"): stored_json,
+    (Job, "metadata"): stored_json,
     (Job, "progress"): stored_json,
+    (JobBlueprint, "metadata"): stored_json,
     (RunRecord, "error"): error_value,
     (RunRecord, "params_snapshot"): stored_json,
     (RunRecord, "progress"): stored_json,
@@ -89,6 +91,9 @@ _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
 
 def _record(value: Any) -> dict[str, Any]:
     found = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Job) and not is_unreadable(value.metadata):
+        found |= {name: getattr(value, name) for name in ("headers", "tags", "meta")}
+        del found["metadata"]
     converted = {name: _converter(value, name)(each) for name, each in found.items()}
     texts = [name for name in found if _converter(value, name) is stored_json]
     unreadable = [name for name in texts if is_unreadable(found[name])]

@@ -132,6 +132,7 @@ def _head(
         "worker": worker,
         "params": _mark(job.params) + job.params[:PARAMS_SHOWN],
         "group": job.group_id,
+        **_metadata(job),
         "template": job.template_id,
         "progress": None if progress is None else describe_progress(progress),
         "kept": kept_note(last, ctx.retention(last.type)) if ctx.knows_types else None,
@@ -139,6 +140,15 @@ def _head(
     for name, value in facts.items():
         if value is not None:
             ctx.out.line(f"  {name:<9} {value}")
+
+
+def _metadata(job: Job) -> dict[str, str]:
+    """Return the parts of the metadata that the job has; the stored text if it cannot be read."""
+    try:
+        parts = {"tags": job.tags, "headers": job.headers, "meta": job.meta}
+    except InvalidArgument:
+        return {"metadata": f"(not readable) {job.metadata}"}
+    return {name: json.dumps(part, ensure_ascii=False) for name, part in parts.items() if part}
 
 
 def _result(ctx: CommandContext, job: Job, runs: list[RunRecord]) -> None:

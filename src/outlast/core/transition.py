@@ -26,6 +26,7 @@ from outlast.core.limits import (
     is_storable,
     is_text,
 )
+from outlast.core.metadata import check_metadata
 from outlast.core.position import JobEdit
 from outlast.core.retry import attempts_exhausted
 from outlast.core.run import UNKNOWN_HOLDER, Claim, LeaseHolder, RunRecord
@@ -66,6 +67,8 @@ def check_new_job(new: NewJob) -> None:
     if new.slot is not None:
         check_name(new.slot.series, what="series")
     check_dedupe_key(new)
+    if new.metadata is not None:
+        check_metadata(new.metadata)
     if new.active_key is not None:
         check_key(new.active_key, what="active_key")
 
@@ -132,6 +135,7 @@ def to_job(
         started_at=None,
         finished_at=None,
         active_key=new.active_key,
+        metadata=new.metadata,
     )
 
 
@@ -250,6 +254,7 @@ def to_claim(job: Job, run_id: RunId) -> Claim:
         losses=job.losses,
         max_attempts=job.max_attempts,
         slot_at=job.slot_at,
+        metadata=job.metadata,
     )
 
 

@@ -22,11 +22,14 @@ class JobManager:
         key: A `key` or `active_key` with which a job was enqueued.
         group: The id of a group.
         since: A moment, or a time ago such as `2h`: jobs created since then.
+        tag: A tag, or several that a job must all have.
+        meta: Values of its `meta` by name, which must all be equal.
         params: Params by name that are equal; `{"order.id": 3}` for a nested one.
         error: A part of the error text of one of its runs.
 
-    The store finds jobs by state, type, queue, key and group; it returns the others to be looked
-    at one by one, so narrow those searches by `since`. InvalidArgument if a condition is wrong.
+    The store finds jobs by state, type, queue, key, group, tag and meta; it returns the others to
+    be looked at one by one, so narrow those searches by `since`. InvalidArgument if a condition is
+    wrong.
     """
 
     __slots__ = ("_client",)

@@ -4,11 +4,12 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.job import Job
 from outlast.core.limits import check_key, check_name, repr_short
+from outlast.core.metadata import labels_to_match
 from outlast.core.suggestion import did_you_mean
 from outlast.errors import InvalidArgument
 from outlast.jobs.client import Client
@@ -32,6 +33,8 @@ class JobQuery(TypedDict, total=False):
     key: str | None
     group: str | None
     since: datetime | Duration | None
+    tag: str | Iterable[str] | None
+    meta: Mapping[str, Any] | None
     params: Mapping[str, Any] | None
     error: str | None
 
@@ -108,9 +111,11 @@ async def to_filter(store: Store, query: Mapping[str, Any]) -> JobFilter:
         type=_name(given, "type") if wanted.type_like is None else None,
         key=check_key(given["key"], what="key") if "key" in given else None,
         group=check_key(given["group"], what="group") if "group" in given else None,
+        labels=labels_to_match(tags=_tags(given.get("tag")), meta=given.get("meta")),
     )
     if "since" in given:
         wanted.since = _moment(given["since"], await store.now())
+        wanted.store = replace(wanted.store, since=wanted.since)
     return wanted
 
 
@@ -157,6 +162,10 @@ def _params(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidArgument(f'params is {repr_short(value)}; give a mapping: {{"user_id": 3}}')
     return {str(name): argument_text(each) for name, each in value.items()}
+
+
+def _tags(value: object) -> Iterable[str] | None:
+    return [value] if isinstance(value, str) else cast("Iterable[str] | None", value)
 
 
 def _error(value: object) -> str | None:

@@ -161,6 +161,7 @@ def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
         queue=policy.queue,
         priority=policy.priority,
         max_attempts=policy.retry.max_attempts,
+        metadata=policy.metadata,
     )
 
 

@@ -191,12 +191,14 @@ def _source_from_bound(
         "queue": like.queue,
         "priority": like.priority,
         "max_attempts": like.max_attempts,
+        "metadata": like.metadata,
     }
     kind = registry.get(plan.type_name)
     if replace(new_job(kind.policy), **kept) != like or plan.tx is not None:
         raise InvalidSchedule(
-            f"a schedule of {plan.type_name} can have the options queue, priority and max_attempts "
-            "alone; leave the others out, for its slots decide when a job is due"
+            f"a schedule of {plan.type_name} can have the options queue, priority, max_attempts, "
+            "tags, headers and meta alone; leave the others out, for its slots decide when a job "
+            "is due"
         )
     return JobSource(replace(blueprint_for(kind), **kept), None, payload)
 

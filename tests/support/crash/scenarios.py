@@ -328,6 +328,7 @@ async def read_everything(w: World, _: None) -> None:
     [job, *_rest] = await w.store.find(Filter(), limit=10)
     await w.store.find(Filter(states=frozenset({State.DEAD_LETTER})), limit=1)
     await w.store.find(Filter(key="k"), limit=1)
+    await w.store.find(Filter(labels=frozenset({"tag:a"})), limit=1)
     await w.store.find(Filter(prefix=job.id), limit=1)
     await w.store.overview(span=SECOND)
     for each in (job, *_rest):

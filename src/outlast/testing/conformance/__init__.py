@@ -43,6 +43,7 @@ from outlast.testing.conformance import (
     locks,
     long_texts,
     maintenance,
+    metadata,
     move,
     notifications,
     ordering,
@@ -105,6 +106,7 @@ _PARTS = (
     large_payloads,
     transfer_status,
     transfer_rows,
+    metadata,
 )
 _NAMED = [
     (name, test) for part in _PARTS for name, test in vars(part).items() if name.startswith("test_")

@@ -291,7 +291,7 @@ async def claim_with_queue_lock(
 
 def to_result(row: Row) -> ClaimResult:
     """Return the result of a claim statement from its row."""
-    gate, columns, (lasts, scan_seconds, total_seconds) = row[:5], row[5:15], row[15:]
+    gate, columns, (lasts, scan_seconds, total_seconds) = row[:5], row[5:16], row[16:]
     claims = [] if columns[0] is None else _claims(*columns)
     is_paused, concurrency, is_reserved, is_due, unregistered = gate
     before = (is_paused, concurrency, is_reserved, is_due, unregistered)
@@ -306,11 +306,9 @@ def _claims(
 ) -> list[Claim]:
     """Build claims from columns. This is the hottest loop of a worker."""
     named = [_DELIVERIES[delivery] for delivery in deliveries]
-    *counts, slots = others
-    if slots is None:
+    *counts, slots, metadatas = others
+    if slots is None and metadatas is None:
         return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))
-    moments = [None if at is None else from_micros(at) for at in slots]
-    not_cancelled = repeat(False)
-    return list(
-        map(Claim, jobs, tokens, runs, types, params, named, *counts, not_cancelled, moments)
-    )
+    moments = [None if at is None else from_micros(at) for at in slots or [None] * len(jobs)]
+    more = (repeat(False), moments, metadatas or repeat(None))
+    return list(map(Claim, jobs, tokens, runs, types, params, named, *counts, *more))

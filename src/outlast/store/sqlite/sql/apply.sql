@@ -181,12 +181,12 @@ WHERE c.accepted AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
   retry_of, root, group_id, member_of, template_id, template_at, schedule_id,
-  active_key
+  active_key, metadata
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now, j.slot_at,
   j.seq, coalesce(j.root, j.seq), j.group_id, j.member_of, j.template_id, j.template_at,
-  j.schedule_id, j.active_key
+  j.schedule_id, j.active_key, j.metadata
 FROM temp.outlast_changes AS c
 CROSS JOIN outlast_jobs AS j ON j.seq = c.job
 WHERE c.accepted AND c.successor IS NOT NULL

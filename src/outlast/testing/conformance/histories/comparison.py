@@ -176,6 +176,9 @@ async def _stream(store: Store) -> list[EventRecord]:
 
 async def _listed(store: Store) -> list[list[JobId]]:
     pages = [await store.peek(queue, limit=MANY) for queue in QUEUES]
+    labelled = Filter(labels=frozenset({"tag:a"}))
+    pages.append(await store.find(labelled, limit=MANY))
+    pages.append(await store.find(replace(labelled, states=WAITING), limit=MANY))
     pages.append(await store.find(Filter(), limit=PAGE))
     if pages[-1]:
         pages.append(await store.find(Filter(), limit=MANY, before=pages[-1][-1].seq))

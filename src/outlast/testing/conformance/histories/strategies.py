@@ -51,6 +51,9 @@ HOUR = timedelta(hours=1)
 LONG: Final = f'"{"ö" * 1100}"'
 """JSON, params as well as an error, that some stores keep apart from its job."""
 
+METADATA: Final = ('{"tags":["a","b"]}', '{"headers":{"h":"1"},"tags":["a"],"meta":{"n":1,"o":{}}}')
+"""Stored texts; the label `tag:a` belongs to both."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDraft:
@@ -71,6 +74,7 @@ class JobDraft:
     slot: int | None
     key: DedupeKey | None
     active_key: str | None
+    metadata: str | None
     repeats: int | None
     retries: int | None
 
@@ -92,6 +96,7 @@ class JobDraft:
             slot=None if self.slot is None else _slot(self.slot),
             key=self.key,
             active_key=self.active_key,
+            metadata=self.metadata,
             retry_of=_back(known, self.retries),
         )
 
@@ -131,6 +136,7 @@ DRAFTS = st.builds(
     slot=_mostly(12, None, -1, 0, 1),
     key=_mostly(12, None, DedupeKey(key="k"), DedupeKey(key="k", bucket="b"), DedupeKey(key="l")),
     active_key=_mostly(4, None, "x", "x", "y"),
+    metadata=_mostly(4, None, *METADATA, "{}"),
     repeats=_mostly(20, None, 0, 1),
     retries=_mostly(12, None, 0, 1, 2, 3),
 )
