@@ -133,7 +133,7 @@ for _ in range(200):
 WRONG = {
     "17 tags": ({"tags": map(str, range(17))}, "17 tags; at most 16"),
     "long tag": ({"tags": ["x" * 65]}, "use text of 1 to 64 characters"),
-    "empty tag": ({"tag": [""]}, "use text of 1 to 64 characters"),
+    "empty tag": ({"tags": [""]}, "use text of 1 to 64 characters"),
     "NUL in a tag": ({"tags": ["\0"]}, "without NUL"),
     "surrogate in a tag": ({"tags": ["\ud800"]}, "without NUL and lone surrogates"),
     "tags as text": ({"tags": "urgent"}, 'give a list: \\["urgent"\\]'),

@@ -22,6 +22,7 @@ PAGES = [
     "docs/howto/schedules.md",
     "docs/howto/errors-to-sentry.md",
     "docs/howto/middleware-and-lifespan.md",
+    "docs/howto/label-your-jobs.md",
 ]
 
 
