@@ -127,7 +127,9 @@ def prune(tx: WriteTransaction, items: Sequence[tuple[timedelta, int, bool]]) ->
 def prune_among(tx: WriteTransaction, items: Sequence[tuple[str, timedelta]]) -> list[int]:
     """Delete the chains that end with some of these jobs, with what belongs to them."""
     return [
-        _prune_selected(tx, "select_among", before=tx.now - older_than // MICROSECOND, jobs=asked)
+        _prune_selected(
+            tx, "maintenance.select_among", before=tx.now - older_than // MICROSECOND, jobs=asked
+        )
         for asked, older_than in items
     ]
 
@@ -155,7 +157,7 @@ def _remove_orphan(tx: WriteTransaction, run: Mapping[str, Any]) -> EventRecord 
 def _prune_selected(tx: WriteTransaction, statement: str, **values: Any) -> int:
     """Delete the chains that a statement selects; return the number of jobs."""
     tx.run("claim.clear")
-    if tx.run(f"maintenance.{statement}", **values).rowcount <= 0:
+    if tx.run(statement, **values).rowcount <= 0:
         return 0
     groups = tx.value("maintenance.groups_of_selected")
     tx.run("reservations.prune")
@@ -168,7 +170,7 @@ def _prune_selected(tx: WriteTransaction, statement: str, **values: Any) -> int:
 def _prune_before(tx: WriteTransaction, before: int, limit: int, *, chains: bool) -> int:
     deleted = 0
     if chains:
-        deleted = _prune_selected(tx, "select_ended_chains", before=before, limit=limit)
+        deleted = _prune_selected(tx, "maintenance.select_ended_chains", before=before, limit=limit)
     tx.run("maintenance.delete_empty_groups", before=before)
     tx.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
     prune_workers(tx, min(before, tx.now - MIN_REGISTRATION_AGE // MICROSECOND), limit)
