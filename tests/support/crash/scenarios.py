@@ -38,6 +38,7 @@ from support.crash.world import (
     LINKED,
     ONCE,
     SECOND,
+    TAGGED,
     TYPES,
     Scenario,
     World,
@@ -80,7 +81,7 @@ async def _ended_chain(w: World) -> JobId:
 @scenario(_ended_chain)
 async def add_with_everything(w: World, dead: JobId) -> None:
     slot, key = Slot(series="daily", at=START), DedupeKey(key="k", bucket="b")
-    await w.store.add([w.job(slot=slot, key=key, active_key="a", retry_of=dead), w.job()])
+    await w.store.add([w.job(slot=slot, key=key, active_key="a", retry_of=dead, **TAGGED), w.job()])
 
 
 @scenario(some_waiting)
@@ -102,7 +103,7 @@ async def promote_due(w: World, _: None) -> None:
 
 async def _two_started(w: World) -> list[Claim]:
     for over in ({}, LINKED):
-        await w.add(**over)
+        await w.add(**over, **TAGGED)
     return await w.claim()
 
 
@@ -131,7 +132,7 @@ async def apply_mixed(w: World, claims: list[Claim]) -> None:
 
 
 async def _one_ended(w: World) -> Claim:
-    claim = await w.started()
+    claim = await w.started(**TAGGED)
     await w.settle(claim, Succeeded("1"))
     return claim
 
