@@ -222,6 +222,9 @@ class Blueprint(Model):
     queue: str
     priority: int
     max_attempts: int | None
+    headers: dict[str, str]
+    tags: list[str]
+    meta: dict[str, Any]
 
 
 class Plan(Model):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from outlast.core.failure import split_error
 from outlast.core.job import Job
 from outlast.core.limits import MAX_DEPTH
+from outlast.core.metadata import from_text, is_sound
 from outlast.core.run import RunRecord
 from outlast.core.schedule import JobBlueprint, Plan
 from outlast.core.template import Template
@@ -91,9 +92,9 @@ _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
 
 def _record(value: Any) -> dict[str, Any]:
     found = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Job) and not is_unreadable(value.metadata):
-        found |= {name: getattr(value, name) for name in ("headers", "tags", "meta")}
-        del found["metadata"]
+    if isinstance(value, Job | JobBlueprint) and is_sound(value.metadata):
+        parts = from_text(found.pop("metadata"))
+        found |= {"headers": parts.headers, "tags": parts.tags, "meta": parts.meta}
     converted = {name: _converter(value, name)(each) for name, each in found.items()}
     texts = [name for name in found if _converter(value, name) is stored_json]
     unreadable = [name for name in texts if is_unreadable(found[name])]
