@@ -60,10 +60,6 @@ FROM (
   SELECT * FROM (
     SELECT w.job FROM outlast_waiting AS w
     WHERE w.state IN (SELECT value FROM json_each(:states))
-      AND EXISTS (
-        SELECT 1 FROM json_each(:states) AS s
-        WHERE s.value IN ('blocked', 'scheduled', 'queued', 'retry_wait')
-      )
       AND (:before IS NULL OR w.job < :before)
       AND (:queue IS NULL OR w.queue = :queue)
       AND (:type IS NULL OR w.type = :type)
