@@ -56,6 +56,7 @@ ELSEWHERE = {
     "transfer": "bench.transfer",
     "space": "bench.space",
     "labels": "bench.labels",
+    "logs": "bench.logs",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 

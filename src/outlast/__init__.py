@@ -20,6 +20,7 @@ if _typing.TYPE_CHECKING:
     from outlast.core.queue import Pause
     from outlast.core.retry import Backoff
     from outlast.core.run import RunRecord
+    from outlast.core.run_log import LogLine
     from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
     from outlast.core.state import RunStatus, State
     from outlast.core.template import Template
@@ -69,6 +70,7 @@ if _typing.TYPE_CHECKING:
         TransientError,
         TransitionRefused,
         TypeNotFound,
+        UnfitParams,
         WaitTimeout,
     )
     from outlast.job_module import JobModule
@@ -122,6 +124,7 @@ __all__ = [
     "JobType",
     "LeaseLost",
     "Lineage",
+    "LogLine",
     "NoWorkerAvailable",
     "OperatorError",
     "Outlast",
@@ -169,6 +172,7 @@ __all__ = [
     "TransientError",
     "TransitionRefused",
     "TypeNotFound",
+    "UnfitParams",
     "Upcoming",
     "WaitTimeout",
     "Worker",
@@ -201,6 +205,7 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.core.queue": ("Pause",),
     "outlast.core.retry": ("Backoff",),
     "outlast.core.run": ("RunRecord",),
+    "outlast.core.run_log": ("LogLine",),
     "outlast.core.schedule": (
         "Schedule",
         "SlotOutcome",
@@ -257,6 +262,7 @@ _NAMES_BY_MODULE: _typing.Final = {
         "TransientError",
         "TransitionRefused",
         "TypeNotFound",
+        "UnfitParams",
         "WaitTimeout",
     ),
     "outlast.job_module": ("JobModule",),

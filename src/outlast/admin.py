@@ -10,6 +10,7 @@ from outlast.core.explain import Explanation
 from outlast.core.job import Job
 from outlast.core.lineage import Lineage
 from outlast.core.run import RunRecord
+from outlast.core.run_log import LogLine
 from outlast.core.state import State
 from outlast.jobs import positions, retry
 from outlast.jobs.client import Client
@@ -21,6 +22,7 @@ from outlast.jobs.handle import Handle
 from outlast.jobs.job_manager import JobManager
 from outlast.jobs.positions import End
 from outlast.jobs.queues import QueueManager
+from outlast.jobs.run_logs import logs_of
 
 
 class Admin:
@@ -54,6 +56,13 @@ class Admin:
         """Return every run of a job, the first one first."""
         return await (await self._client.store()).runs(job_id_of(job_id))
 
+    def logs(self, job_id: str, *, run: int | None = None) -> AsyncIterator[LogLine]:
+        """Iterate over what a job's runs have logged: `async for line in app.logs(job_id):`.
+
+        `run` is the token of one run; the default is all runs, the first one first.
+        """
+        return logs_of(self._client, job_id_of(job_id), run=run)
+
     async def events(self, job_id: str) -> list[EventRecord]:
         """Return the recorded events of a job, oldest first."""
         return await (await self._client.store()).events(job_id_of(job_id))
@@ -86,7 +95,8 @@ class Admin:
 
         `str(…)` of it is the text that `outlast explain` prints.
         """
-        found = await explain_job(await self._client.store(), job_id_of(job_id))
+        store, limit = await self._client.store(), self._client.settings.max_unfit
+        found = await explain_job(store, job_id_of(job_id), max_unfit=limit)
         if found is None:
             raise missing(job_id)
         return found

@@ -16,6 +16,7 @@ from typing import (
 
 from outlast.app_name import calling_frame, place_of
 from outlast.core.duration import Duration
+from outlast.core.log_capture import LogCapture
 from outlast.core.retry import Backoff, Delays
 from outlast.jobs.client_source import ClientSource
 from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
@@ -87,6 +88,7 @@ class CodeDeclarations:
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
         retention: Duration | Literal["forever"] | None = None,
+        log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> Decorator: ...
     def job(
@@ -103,6 +105,7 @@ class CodeDeclarations:
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
         retention: Duration | Literal["forever"] | None = None,
+        log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
@@ -127,6 +130,7 @@ class CodeDeclarations:
             unknown_error: The class of all other exceptions.
             retention: How long its ended jobs are kept; `"forever"`, or None for the setting
                 `retention` of the app.
+            log_capture: Whether what its runs log is kept; or from which level: "WARNING".
             **metadata: `tags`, `headers` and `meta` of its jobs, as in `JobType.options`.
 
         Raises InvalidType if settings contradict each other.
@@ -144,6 +148,7 @@ class CodeDeclarations:
                 errors=errors,
                 unknown_error=unknown_error,
                 retention=retention,
+                log_capture=log_capture,
                 **metadata,
             )
             job_type: JobType[..., Any] = JobType(

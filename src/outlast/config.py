@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_duration
+from outlast.core.log_capture import LogCapture, check_log_capture
+from outlast.core.refusals import MAX_UNFIT
 from outlast.errors import ConfigurationError
 
 RENEWALS_PER_LEASE: Final = 3
@@ -27,6 +29,9 @@ SHORTEST: Final = timedelta(milliseconds=1)
 
 SHORTEST_RESERVATION: Final = timedelta(seconds=1)
 LONGEST_RESERVATION: Final = timedelta(hours=1)
+LONGEST_UNFIT: Final = timedelta(days=366)
+"""Longest `max_unfit`."""
+
 MAX_COUNT: Final = 100_000
 """Largest number of jobs in a setting."""
 
@@ -50,11 +55,13 @@ class SettingOptions(TypedDict, total=False):
     transaction: Duration
     reservation: Duration
     direct_wait: Duration
+    max_unfit: Duration
     retention: Duration | None
     prune_batch: int
     concurrency: int
     prefetch: int
     logs: str | PathLike[str]
+    log_capture: LogCapture
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -82,12 +89,17 @@ class Settings:
         reservation: How long a direct run reserves its queue without a renewal (5 min). From 1 s
             to 1 h.
         direct_wait: How long a direct run waits for its queue and for a worker (1 min).
+        max_unfit: How long workers may refuse a job because its params do not fit their code,
+            from the first refusal on (1 h). Then it becomes a dead letter; 0 means at once.
         retention: How long ended jobs are kept (30 d); None keeps them for ever.
         prune_batch: Most ended jobs deleted in one pruning step (500).
         concurrency: Jobs a worker process runs at a time (10).
         prefetch: Jobs a worker may claim ahead of a free execution slot (1500).
         logs: Folder for the output of commands, one file per run (`outlast-logs`). Workers delete
             files older than `retention` whose jobs have ended.
+        log_capture: Whether what runs log is kept with them, unless their type says otherwise:
+            True, False, or a level such as "WARNING" (from INFO). On etcd and DynamoDB only types
+            that ask for it are captured.
 
     Raises:
         ValueError: A value is out of range; the message names the setting.
@@ -103,11 +115,13 @@ class Settings:
     transaction: timedelta
     reservation: timedelta
     direct_wait: timedelta
+    max_unfit: timedelta
     retention: timedelta | None
     prune_batch: int
     concurrency: int
     prefetch: int
     logs: Path
+    log_capture: LogCapture
     _unset: frozenset[str] = field(repr=False, compare=False)  # settings with the store's default
 
     def __init__(
@@ -123,11 +137,13 @@ class Settings:
         transaction: Duration | None = None,
         reservation: Duration = "5m",
         direct_wait: Duration = "1m",
+        max_unfit: Duration = MAX_UNFIT,
         retention: Duration | None = "30d",
         prune_batch: int = 500,
         concurrency: int = 10,
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
+        log_capture: LogCapture = True,
     ) -> None:
         defaults = {"tick": (tick, TICK), "poll": (poll, POLL)}
         defaults["transaction"] = transaction, TRANSACTION
@@ -147,12 +163,14 @@ class Settings:
             object.__setattr__(self, name, _positive(span, what=name))
         object.__setattr__(self, "reservation", _reservation(reservation))
         object.__setattr__(self, "grace", _duration(grace, what="grace"))
+        object.__setattr__(self, "max_unfit", _max_unfit(max_unfit))
         kept_for = None if retention is None else _duration(retention, what="retention")
         object.__setattr__(self, "retention", kept_for)
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         object.__setattr__(self, "logs", Path(logs))
+        object.__setattr__(self, "log_capture", _log_capture(log_capture))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
@@ -236,11 +254,27 @@ def _positive(value: Duration, *, what: str) -> timedelta:
     return span
 
 
+def _log_capture(value: LogCapture) -> LogCapture:
+    try:
+        return check_log_capture(value)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
 def _reservation(value: Duration) -> timedelta:
     span = _duration(value, what="reservation")
     if not SHORTEST_RESERVATION <= span <= LONGEST_RESERVATION:
         raise ConfigurationError(
             f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"'
+        )
+    return span
+
+
+def _max_unfit(value: Duration) -> timedelta:
+    span = _duration(value, what="max_unfit")
+    if span > LONGEST_UNFIT:
+        raise ConfigurationError(
+            f'max_unfit is {span}; it must last at most {LONGEST_UNFIT.days} days, such as "1d"'
         )
     return span
 

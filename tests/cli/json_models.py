@@ -103,6 +103,12 @@ class Event(Model):
     queue: str | None
 
 
+class Refusals(Model):
+    count: int
+    since: Moment
+    workers: list[str]
+
+
 class ShownJob(Job):
     attempt: int
     kept_until: Moment | None
@@ -111,6 +117,8 @@ class ShownJob(Job):
     runs: list[Run]
     events: list[Event]
     chain: list[str]
+    refusals: Refusals | None
+    log_lines: int
 
 
 class JobCount(Model):
@@ -150,6 +158,16 @@ class Retried(Model):
 class LogProgress(Model):
     run_id: str
     progress: Progress
+
+
+class LogLine(Model):
+    token: int
+    number: int
+    at: Moment
+    level: str
+    logger: str
+    text: str
+    omitted: int
 
 
 class LogText(Model):
@@ -427,3 +445,11 @@ class Copied(Model):
     digests: dict[str, Digest]
     sealed_for: Seconds
     seconds: Seconds
+
+
+class Misfit(Model):
+    what: Literal["job", "running_job", "schedule", "template"]
+    type: str
+    problem: str
+    count: int
+    examples: list[str]

@@ -26,6 +26,7 @@ from . import json_models as models
 from .conftest import Cli
 
 APP = """
+import logging
 from datetime import timedelta
 from outlast import Backoff, Command, Outlast, Run
 
@@ -34,6 +35,7 @@ app = Outlast("sqlite:///jobs.db", renew="500ms")
 
 @app.job
 async def add(left: int, right: int = 0) -> dict[str, int]:
+    logging.getLogger("sums").warning("adding %d", left)
     return {"sum": left + right}
 
 
@@ -144,6 +146,7 @@ CASES: list[tuple[str, type[models.Model]]] = [
     ("show <flaky>", models.ShownJob),
     ("show <story>", models.ShownJob),
     ("show <slow>", models.ShownJob),
+    ("logs <add>", models.LogLine),
     ("logs <shell>", models.LogText),
     ("logs <slow>", models.LogProgress),
     ("logs <broken>", models.Event),
@@ -193,7 +196,7 @@ CASES: list[tuple[str, type[models.Model]]] = [
     ("db prune --older-than 0s --yes", models.Deleted),
     ("db copy --from sqlite:///rest.db --to sqlite:///other.db", models.Copied),
 ]  # fmt: skip
-ELSEWHERE = {"verify", "health"}
+ELSEWHERE = {"verify", "health", "check"}
 """Commands that need another kind of store, or a worker; they have a test of their own."""
 
 

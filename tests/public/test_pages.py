@@ -15,6 +15,7 @@ PAGES = [
     "docs/howto/read-jobs-and-results.md",
     "docs/howto/pydantic-models.md",
     "docs/howto/job-modules.md",
+    "docs/howto/deploy-without-losing-jobs.md",
     "docs/howto/limits-and-retention.md",
     "docs/howto/fastapi.md",
     "docs/howto/why-a-job-waits.md",
@@ -23,6 +24,7 @@ PAGES = [
     "docs/howto/errors-to-sentry.md",
     "docs/howto/middleware-and-lifespan.md",
     "docs/howto/label-your-jobs.md",
+    "docs/howto/logs-of-a-job.md",
 ]
 
 

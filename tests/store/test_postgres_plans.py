@@ -29,6 +29,7 @@ GROWS = {
     "waiting",
     "open_runs",
     "runs",
+    "logs",
     "ends",
     "events",
     "keys",

@@ -8,6 +8,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
 from outlast.core.job import DedupeKey, Slot
+from outlast.core.run_log import LogChunk, LogWrite
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START
@@ -42,6 +43,7 @@ def _refused(db: sqlite3.Connection, table: str, row: dict[str, Any], message: s
 async def one_of_each(store: SqliteStore) -> None:
     """A row in every table: a chain of two, one that runs, one that waits, keys and a slot."""
     claim = await started(store, slot=Slot(series="daily", at=START), **LINKED)
+    await store.write_logs([(claim.lease, LogWrite((LogChunk(1, 1, "x"),)))])
     await settle(store, claim, Failed("it broke"))
     await started(store, key=DedupeKey(key="k"), queue="other")
     await put(store, metadata='{"tags":["a"]}')

@@ -57,14 +57,15 @@ async def test_running_job_cannot_be_deleted(store: SqliteStore, db: sqlite3.Con
 
 
 def test_ended_job_goes_with_all_its_records(db_of: DbOf) -> None:
-    tables = ("outlast_runs", "outlast_ends", "outlast_events")
+    tables = ("outlast_runs", "outlast_ends", "outlast_events", "outlast_logs")
     db = db_of(skipped)
+    db.execute("INSERT INTO outlast_logs SELECT seq, 1, 1, 1, 'x' FROM outlast_jobs")
     before = [len(_rows(db, table)) for table in tables]
 
     db.execute("DELETE FROM outlast_jobs")
 
-    assert before == [1, 1, 1]
-    assert [_rows(db, table) for table in tables] == [[], [], []]
+    assert before == [1, 1, 1, 1]
+    assert [_rows(db, table) for table in tables] == [[], [], [], []]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ GROWS = {
     "outlast_waiting",
     "outlast_open_runs",
     "outlast_runs",
+    "outlast_logs",
     "outlast_ends",
     "outlast_events",
     "outlast_keys",
@@ -78,6 +79,7 @@ WALKS_ON_PURPOSE = {
     # `verify`, when somebody asks for it: once for all pages together.
     "audit.orphans": {
         "outlast_runs",
+        "outlast_logs",
         "outlast_waiting",
         "outlast_open_runs",
         "outlast_ends",

@@ -131,6 +131,12 @@ LINK_PLANTS: Final = (
         _C.DANGLING_EVENT, ("events id=6",), None, lambda v: v.event(STRANGER, "cancelled")
     ),
     PlantedViolation(
+        _C.DANGLING_LOG,
+        ("logs job=99 token=1 first=1",),
+        None,
+        lambda v: v.insert("outlast_logs", job=STRANGER, token=1, first=1, lines=1, text="x"),
+    ),
+    PlantedViolation(
         _C.DANGLING_STATE_ROW,
         ("waiting job=99",),
         None,

@@ -105,6 +105,12 @@ RUN_PLANTS: Final = (
         )[0],
     ),
     PlantedViolation(
+        _C.LOG_OF_NO_RUN,
+        ("logs job=1 token=9",),
+        1,
+        lambda v: v.insert("outlast_logs", job=1, token=9, first=1, lines=1, text="x"),
+    ),
+    PlantedViolation(
         _C.RUN_MISSING,
         ("runs job=1 token=3",),
         1,

@@ -13,6 +13,8 @@ from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.job import Job
 from outlast.core.overview import JobCounts
+from outlast.core.refusals import Refusals
+from outlast.jobs.explanation import refusals_of
 from outlast.jobs.job_filter import JobFilter
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "NOTE")
@@ -44,7 +46,9 @@ async def jobs_command(
         for job in found:
             ctx.out.record(job)
         return
-    ctx.out.table(COLUMNS, [_row(job, now, ctx.retention(job.type)) for job in found])
+    refused = await refusals_of(ctx.app.store, found)
+    rows = [_row(job, now, ctx.retention(job.type), refused.get(job.id)) for job in found]
+    ctx.out.table(COLUMNS, rows)
     if len(found) == limit:
         ctx.out.message(f"showing the newest {limit}; use -n for more")
     elif not found:
@@ -69,8 +73,13 @@ async def _count_by_state(ctx: CommandContext, wanted: JobFilter | None) -> JobC
     return JobCounts(Counter([(job.queue, job.state) async for job in jobs]))
 
 
-def _row(job: Job, now: datetime, retention: timedelta | None) -> tuple[str, ...]:
+def _row(
+    job: Job, now: datetime, retention: timedelta | None, refusals: Refusals | None
+) -> tuple[str, ...]:
+    note = status_note(job, now, retention)
+    if refusals is not None:
+        note = f"{note}, {refusals.text}".removeprefix(", ")
     return (
         job.id, job.type, job.queue, job.state, str(job.priority),
-        f"{ago(job.created_at, now)} ago", status_note(job, now, retention),
+        f"{ago(job.created_at, now)} ago", note,
     )  # fmt: skip

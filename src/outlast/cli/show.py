@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -14,17 +14,18 @@ from outlast.cli.job_notes import (
     status_note,
 )
 from outlast.cli.json_values import error_value, is_unreadable, plain, stored_json
-from outlast.cli.output import ago
+from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.event import EventRecord
 from outlast.core.failure import split_error
 from outlast.core.job import Job
 from outlast.core.progress import describe_progress
+from outlast.core.refusals import Refusals
 from outlast.core.run import RunRecord, loss_text
 from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidArgument
-from outlast.jobs.explanation import judged
+from outlast.jobs.explanation import judged, refusals_of
 from outlast.store.contract.jobs import Filter
 
 PARAMS_SHOWN: Final = 2000
@@ -41,13 +42,17 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
     job = await find(ctx, job_id)
     store = ctx.app.store
     runs, events = await store.runs(job.id), await store.events(job.id)
-    chain = await store.chain(job.id)
+    chain, logged = await store.chain(job.id), await store.log_lengths(job.id)
+    refusals = (await refusals_of(store, [job])).get(job.id)
     if ctx.out.as_json:
-        ctx.out.record(_to_record(ctx, job, runs, events, chain))
+        record = _to_record(ctx, job, runs, events, chain)
+        ctx.out.record({**record, "refusals": refusals, "log_lines": sum(logged.values())})
         return
-    _head(ctx, job, runs, chain[-1] if chain else job, await _worker_note(ctx, job))
+    last, worker = chain[-1] if chain else job, await _worker_note(ctx, job)
+    _head(ctx, job, runs, last, worker, refusals)
     _result(ctx, job, runs)
     _table(ctx, "runs", (">TOKEN", "STATUS", "STARTED", "TOOK", "ON", "WHY"), map(_run, runs))
+    _logged(ctx, job, logged)
     _table(ctx, "events", ("AT", "KIND", "REASON"), map(_event, events))
     if len(chain) > 1:
         _title(ctx, "retry chain")
@@ -119,7 +124,12 @@ async def _worker_note(ctx: CommandContext, job: Job) -> str | None:
 
 
 def _head(
-    ctx: CommandContext, job: Job, runs: list[RunRecord], last: Job, worker: str | None
+    ctx: CommandContext,
+    job: Job,
+    runs: list[RunRecord],
+    last: Job,
+    worker: str | None,
+    refusals: Refusals | None,
 ) -> None:
     now = SystemClock().now()
     ctx.out.line(f"{job.type}  {job.id}  {job.state}  {status_note(job, now)}".rstrip())
@@ -130,6 +140,7 @@ def _head(
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
         "worker": worker,
+        "unfit": None if refusals is None else refusals.text,
         "params": _mark(job.params) + job.params[:PARAMS_SHOWN],
         "group": job.group_id,
         **_metadata(job),
@@ -186,6 +197,15 @@ def _run(run: RunRecord) -> tuple[str, ...]:
     if error := _error_of(run):
         why = split_error(error).summary
     return str(run.token), run.status, f"{run.started_at:%H:%M:%S.%f}"[:-3], took, run.holder, why
+
+
+def _logged(ctx: CommandContext, job: Job, lengths: Mapping[int, int]) -> None:
+    """Say how many lines the runs logged."""
+    if lengths:
+        runs = f" in {count(len(lengths), 'run')}" if len(lengths) > 1 else ""
+        text = f"{count(sum(lengths.values()), 'line')}{runs}; outlast logs {job.id} prints them"
+        ctx.out.line()
+        ctx.out.line(f"logged {text}")
 
 
 def _event(event: EventRecord) -> tuple[str, ...]:

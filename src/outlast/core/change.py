@@ -1,6 +1,6 @@
 """Changes of a job: what to write, and the condition under which it may be written."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Protocol
@@ -10,6 +10,7 @@ from outlast.core.event import ZERO, EventKind
 from outlast.core.fast_dataclass import fast_frozen
 from outlast.core.ids import JobId, RunId
 from outlast.core.position import JobEdit, MoveTo
+from outlast.core.run_log import LogWrite
 from outlast.core.state import Loss, RunStatus, State
 
 
@@ -110,9 +111,11 @@ class Change:
         artifacts: Paths recorded with the run, however it ended.
         exit_code: Exit code of the run's command or process.
         log_path: File with the output of the run's command.
+        log: The last lines that the run logged; see `with_log`.
         run_id: With the guard DETACHED: id of a run to record as ended, under the next token.
         edit: With the guard STATE: the edit of a waiting job.
         place: With the guard STATE: the new position of a waiting job.
+        detail: Detail of the event; None: the error, unless the run failed and so keeps it.
     """
 
     job_id: JobId
@@ -129,9 +132,35 @@ class Change:
     artifacts: tuple[str, ...] = ()
     exit_code: int | None = None
     log_path: str | None = None
+    log: LogWrite | None = None
     run_id: RunId | None = None
     edit: JobEdit | None = None
     place: MoveTo | None = None
+    detail: str | None = None
+
+    @property
+    def event_detail(self) -> str | None:
+        """Detail of the event of this change; the error of a failed run is in its record."""
+        has_error = self.detail is None and self.move.run is not RunStatus.FAILED
+        return self.error if has_error else self.detail
+
+    def with_log(self, log: LogWrite | None) -> "Change":
+        """Return the change with the last lines of the open run that it closes; else unchanged."""
+        if log is None or self.move.run is None or self.move.guard is not Guard.OPEN:
+            return self
+        if self.move is not SUCCESS:
+            return replace(self, log=log)
+        # The routine case, several times faster than `replace`.
+        return Change(
+            self.job_id,
+            self.token,
+            SUCCESS,
+            result=self.result,
+            artifacts=self.artifacts,
+            exit_code=self.exit_code,
+            log_path=self.log_path,
+            log=log,
+        )
 
     @property
     def reason_code(self) -> str | None:

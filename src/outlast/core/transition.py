@@ -144,6 +144,7 @@ def is_storable_change(change: Change) -> bool:
     path = change.log_path
     return (
         is_text(change.error, MAX_ERROR)
+        and is_text(change.detail, MAX_ERROR)
         and (change.result is None or is_json(change.result, MAX_PAYLOAD))
         and (path is None or (is_storable(path) and 0 < len(path) <= MAX_PATH))
         and MIN_EXIT_CODE <= (change.exit_code or 0) <= MAX_EXIT_CODE

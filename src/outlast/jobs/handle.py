@@ -1,16 +1,18 @@
 """Handle of a caller on one job."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from outlast.core.duration import Duration
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.run_log import LogLine
 from outlast.core.state import State
 from outlast.jobs import positions
 from outlast.jobs.client import Client
 from outlast.jobs.positions import End
+from outlast.jobs.run_logs import logs_of
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -73,6 +75,13 @@ class Handle(Generic[R_co]):
     async def read(self) -> Job:
         """Return the job as it is stored now; JobNotFound if it was pruned."""
         return await self._client.find(self.id)
+
+    def logs(self, *, run: int | None = None) -> AsyncIterator[LogLine]:
+        """Iterate over what the job's runs have logged: `async for line in handle.logs():`.
+
+        `run` is the token of one run; the default is all runs, the first one first.
+        """
+        return logs_of(self._client, self.id, run=run)
 
     def __repr__(self) -> str:
         return f"Handle({self.id})"

@@ -9,6 +9,7 @@ from outlast.core.classify import Classifier, ErrorClass
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
+from outlast.core.log_capture import LogCapture, check_log_capture
 from outlast.core.metadata import extended
 from outlast.core.retry import Backoff, Delays, as_backoff
 from outlast.errors import InvalidArgument, InvalidType
@@ -46,6 +47,7 @@ class Policy:
     executor: str | None = None
     retention: timedelta | Literal["forever"] | None = None  # None: the setting of the app
     metadata: str | None = None  # headers, tags and meta of its jobs, as stored text
+    log_capture: LogCapture = None
 
     @classmethod
     def new(
@@ -61,6 +63,7 @@ class Policy:
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
         retention: Duration | None = None,
+        log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> "Policy":
         """Return a validated policy; InvalidType names the setting that cannot be used."""
@@ -82,6 +85,7 @@ class Policy:
                 executor=executor,
                 retention=_retention(retention),
                 metadata=extended(None, **metadata),
+                log_capture=check_log_capture(log_capture),
             )
         except InvalidType:
             raise

@@ -13,12 +13,15 @@ from typing import Any, Final, overload
 from outlast.app import Outlast
 from outlast.config import check_count
 from outlast.core.decide import Change
+from outlast.core.event import Unfit
 from outlast.core.ids import Ids
 from outlast.core.job import Job
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
+from outlast.core.run_log import LogLine
 from outlast.core.state import RunStatus
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
+from outlast.jobs.run_logs import log_lines
 from outlast.run_context import NO_CONTEXT
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
@@ -36,12 +39,13 @@ NOT_SUCCEEDED: Final = frozenset({RunStatus.FAILED, RunStatus.LOST})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainedRun:
-    """One run: the job after it, the run record, the result and the handler's error."""
+    """One run: the job after it, the run record, the result, the error and the lines logged."""
 
     job: Job
     run: RunRecord
     result: Any
     error: BaseException | None
+    logs: tuple[LogLine, ...] = ()
 
     @property
     def type(self) -> str:
@@ -98,7 +102,8 @@ class Drainer:
         self.context: Any = NO_CONTEXT
         self._store = store
         self._registry = _in_this_process(app.registry)
-        self._settings = app.settings.with_(prefetch=0, logs=logs)
+        # A test has one version of the code: params that do not fit it are an error at once.
+        self._settings = app.settings.with_(prefetch=0, logs=logs, max_unfit="0s")
         self._ids = ids
         self._witness = _RecordingJudge(ids.job, _max_jitter)
         self._ran: list[DrainedRun] = []
@@ -171,7 +176,9 @@ class Drainer:
         assert job is not None
         result = self._registry.load_result(job.type, run.result)
         error = self._witness.errors.get(claim.lease)
-        self._ran.append(DrainedRun(job=job, run=run, result=result, error=error))
+        lines = log_lines(self._store, job.id, run=claim.token)
+        logs = tuple([line async for line in lines])
+        self._ran.append(DrainedRun(job=job, run=run, result=result, error=error, logs=logs))
         if raising and run.status in NOT_SUCCEEDED:
             raise error or AssertionError(
                 f'a job of type "{job.type}" was {run.status} ({run.reason}): {run.error}'
@@ -199,9 +206,9 @@ class _RecordingJudge(OutcomeJudge):
         self.errors[active.claim.lease] = error
         return super().raised(active, error)
 
-    def invalid_params(self, claim: Claim, error: BaseException) -> Change:
+    def refused(self, claim: Claim, event: Unfit, error: BaseException) -> Change:
         self.errors[claim.lease] = error
-        return super().invalid_params(claim, error)
+        return super().refused(claim, event, error)
 
 
 class _RecordingLeaseTable(InMemoryLeaseTable):

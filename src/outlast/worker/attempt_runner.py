@@ -12,7 +12,7 @@ from outlast.core.event import Lost
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
 from outlast.core.state import Loss, RunStatus
-from outlast.errors import OperatorError, OutlastError
+from outlast.errors import OperatorError, OutlastError, TypeNotFound
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.registry import Registry
 from outlast.run_context import NO_CONTEXT, Begin, WorkerRun
@@ -21,13 +21,26 @@ from outlast.worker.deadlines import Deadlines
 from outlast.worker.executors.base import Executor
 from outlast.worker.executors.coroutine import ImmediateResult, clear_cancellation
 from outlast.worker.lease_table import LeaseTable
+from outlast.worker.log_handler import CURRENT_LOG
+from outlast.worker.log_writer import LogWriter
 from outlast.worker.progress_reporter import ProgressReporter
-from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describe_error
+from outlast.worker.run_log import RunLog
+from outlast.worker.run_outcome import (
+    ActiveRun,
+    AnyType,
+    OutcomeJudge,
+    RemoteError,
+    describe_error,
+)
 
 log = logging.getLogger("outlast.worker")
 
 COMMITTED_STATUSES = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
 """Run statuses that commit the run's transaction; every other status rolls it back."""
+
+
+Refuse = Callable[[Claim, BaseException], Awaitable[Change]]
+"""Decides the change of a claim whose params do not fit this worker's code."""
 
 
 class AttemptRunner:
@@ -47,7 +60,9 @@ class AttemptRunner:
         on_written: Callable[[Sequence[Change], Sequence[bool]], None],
         leases: LeaseTable,
         reporter: ProgressReporter | None,
+        log_writer: LogWriter | None,
         is_torn_down: Callable[[], bool],
+        refuse: Refuse,
         context: Any = NO_CONTEXT,
     ) -> None:
         self._registry = registry
@@ -58,7 +73,9 @@ class AttemptRunner:
         self._on_written = on_written
         self._leases = leases
         self._reporter = reporter
+        self._log_writer = log_writer
         self._is_torn_down = is_torn_down
+        self._refuse = refuse
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._on_timeout, self._abandon_stuck)
@@ -74,16 +91,21 @@ class AttemptRunner:
         """
         try:
             kind = self._registry.get(claim.type)
-            params = kind.load(claim.params)
-        except BaseException as error:  # noqa: BLE001 - any error means that the job cannot run
-            change = self._judge.invalid_params(claim, error)
+        except TypeNotFound as error:
+            change = self._judge.unknown_type(claim, error)
             self._finish(change)
             log_events.job_error(claim, error, change.error or type(error).__name__)
             return None
         active = ActiveRun(claim, kind, self._new_run, slot_task, started)
+        try:
+            params = kind.load(claim.params)
+        except BaseException as error:  # noqa: BLE001 - any error means that it cannot run here
+            return self._refuse_unstarted(active, error)
         active.is_logged = log_events.job_start(claim)
         self._record_start(claim, kind)
-        step = self._executors[kind.executor].call(active, params)
+        if self._log_writer is not None:
+            active.log = self._log_writer.new_log(claim, kind)
+        step = self._call(active, params)
         if (
             type(step) is ImmediateResult
             and active.is_plain
@@ -91,6 +113,19 @@ class AttemptRunner:
         ):
             return None
         return self._rest(active, step)
+
+    def _call(self, active: ActiveRun, params: dict[str, Any]) -> Awaitable[object]:
+        """Call the handler; what it logs goes to the log of its run."""
+        executor = self._executors[active.kind.executor]
+        if active.log is None or active.kind.executor == "process":  # which has its own handler
+            return executor.call(active, params)
+        CURRENT_LOG.set(active.log)
+        try:
+            step = executor.call(active, params)
+        finally:
+            CURRENT_LOG.set(None)
+        # A coroutine has not started; an async handler keeps the context in which it started.
+        return _logging_to(active.log, step) if asyncio.iscoroutine(step) else step
 
     def abandon(self, claim: Claim, error: Exception) -> None:
         """Close a run as lost because an internal error prevented its outcome."""
@@ -130,21 +165,41 @@ class AttemptRunner:
         self._leases.returned(active.claim)
         if active.is_logged:
             self._log_end(active, change)
-        self._finish(change)
+        self._finish(_with_log(active, change))
         return True
 
     async def _rest(self, active: ActiveRun, step: Awaitable[object]) -> None:
         """Await the handler and pass its change to the finisher."""
         key = active.claim.job_id, active.claim.token
         self.active[key] = active
+        if active.log is not None and self._log_writer is not None:
+            self._log_writer.watch(active.log)
         try:
             change = await self._await_handler(active, step)
             if active.has_run:
                 await self._end(active, change)
             elif not active.abandoned:
+                self._finish(_with_log(active, change))
+        finally:
+            del self.active[key]
+            if active.log is not None and self._log_writer is not None:
+                self._log_writer.forget(active.log)
+
+    async def _refuse_unstarted(self, active: ActiveRun, error: BaseException) -> None:
+        """Refuse a run whose params do not fit this worker's code."""
+        key = active.claim.job_id, active.claim.token
+        self.active[key] = active
+        try:
+            change = await self._refused(active, error)
+            if not active.abandoned:
                 self._finish(change)
         finally:
             del self.active[key]
+
+    async def _refused(self, active: ActiveRun, error: BaseException) -> Change:
+        change = await self._refuse(active.claim, error)
+        log_events.job_unfit(active.claim, error, change)
+        return change
 
     async def _await_handler(self, active: ActiveRun, step: Awaitable[object]) -> Change:
         """Await the handler. Always returns a change and leaves the slot's task uncancelled."""
@@ -155,9 +210,7 @@ class AttemptRunner:
             change = self._judge.returned(active, await step)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             self._leave_if_torn_down(active, error)
-            change = self._judge.raised(active, error)
-            if change.error is not None:
-                log_events.job_error(active.claim, error, change.error)
+            change = await self._raised(active, error)
         finally:
             task, active.task, active.stop = active.task, None, None  # the slot's task is reused
             if limit is not None:
@@ -169,11 +222,19 @@ class AttemptRunner:
             self._log_end(active, change)
         return change
 
+    async def _raised(self, active: ActiveRun, error: BaseException) -> Change:
+        if isinstance(error, RemoteError) and error.is_unfit and active.interrupted is None:
+            return await self._refused(active, error)
+        change = self._judge.raised(active, error)
+        if change.error is not None:
+            log_events.job_error(active.claim, error, change.error)
+        return change
+
     def _leave_if_torn_down(self, active: ActiveRun, error: BaseException) -> None:
         """Release the run and raise again if the event loop itself is being closed."""
         if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
             if not active.abandoned:
-                self._finish(self._judge.abandon(active.claim))
+                self._finish(_with_log(active, self._judge.abandon(active.claim)))
             raise error
 
     def _on_timeout(self, active: ActiveRun) -> None:
@@ -200,7 +261,7 @@ class AttemptRunner:
         active.abandoned = True
         run.lose_lease()
         log_events.job_lost(claim.lease, reason=str(Loss.TIMEOUT))
-        self._finish(self._judge.decide(claim, Lost(Loss.TIMEOUT)))
+        self._finish(_with_log(active, self._judge.decide(claim, Lost(Loss.TIMEOUT))))
 
     async def _end(self, active: ActiveRun, change: Change) -> None:
         """Write the last progress of a run whose handler used its run object, then close it."""
@@ -218,12 +279,12 @@ class AttemptRunner:
         """Finish the run, in one commit with its transaction if the handler opened one."""
         opened = active.run.opened
         if opened is None:
-            self._finish(change)
+            self._finish(_with_log(active, change))
             return
         try:
             if change.move.run not in COMMITTED_STATUSES:
                 await opened.rollback()
-            elif await opened.commit([change]):
+            elif await opened.commit([_with_log(active, change)]):
                 self._on_written([change], [True])
                 return
             # The store refused the change and rolled back the effects. The finisher writes the
@@ -232,4 +293,18 @@ class AttemptRunner:
             change = self._judge.store_failed(active, error)
         except OutlastError as error:
             change = self._judge.raised(active, error)
-        self._finish(change)
+        self._finish(_with_log(active, change))
+
+
+def _with_log(active: ActiveRun, change: Change) -> Change:
+    """Return the change with the lines that are not stored yet, and let the log take no more."""
+    return change if active.log is None else change.with_log(active.log.close())
+
+
+async def _logging_to(run_log: RunLog, step: Awaitable[object]) -> object:
+    """Await an executor that calls the handler in this context."""
+    CURRENT_LOG.set(run_log)
+    try:
+        return await step
+    finally:
+        CURRENT_LOG.set(None)

@@ -12,9 +12,10 @@ from outlast.core.event import Event, Released, Stopped
 from outlast.core.run import Claim, Lease
 from outlast.jobs.registry import Registry
 from outlast.run_context import NO_CONTEXT, Begin
-from outlast.worker.attempt_runner import AttemptRunner
+from outlast.worker.attempt_runner import AttemptRunner, Refuse
 from outlast.worker.executors.registry import make_executors
 from outlast.worker.lease_table import LeaseTable
+from outlast.worker.log_writer import LogWriter
 from outlast.worker.progress_reporter import ProgressReporter, RecordProgress
 from outlast.worker.run_outcome import OutcomeJudge, shutdown_event
 
@@ -53,7 +54,9 @@ class ExecutionPool:
         leases: LeaseTable,
         logs: Path,
         addresses: Mapping[str, str],
+        refuse: Refuse,
         record_progress: RecordProgress | None = None,
+        log_writer: LogWriter | None = None,
         context: Any = NO_CONTEXT,
     ) -> None:
         self._judge = judge
@@ -69,6 +72,7 @@ class ExecutionPool:
             on_executor_changed=leases.change_executor,
         )
         self._reporter = None if record_progress is None else ProgressReporter(record_progress)
+        self._log_writer = log_writer
         self._attempts = AttemptRunner(
             registry,
             judge,
@@ -78,7 +82,9 @@ class ExecutionPool:
             on_written=on_written,
             leases=leases,
             reporter=self._reporter,
+            log_writer=log_writer,
             is_torn_down=self._is_torn_down,
+            refuse=refuse,
             context=context,
         )
         self.tasks = [
@@ -174,6 +180,8 @@ class ExecutionPool:
             task.cancel()
         if self._reporter is not None:
             self._reporter.close()
+        if self._log_writer is not None:
+            self._log_writer.close()
         self._attempts.close()
         for executor in self._executors.values():
             executor.close_now()

@@ -19,12 +19,14 @@ from outlast.core.event import (
     Stopped,
     Succeeded,
     Unblocked,
+    Unfit,
 )
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import ReservationId
 from outlast.core.run import Claim
+from outlast.core.run_log import LogChunk, LogWrite
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
 from outlast.store.contract import check_maintenance
@@ -116,6 +118,39 @@ async def renew(w: World, claims: list[Claim]) -> None:
 async def report(w: World, claims: list[Claim]) -> None:
     first, second = (claim.lease for claim in claims)
     await w.store.record_progress([(first, "1"), (second, "2"), (first, "3")])
+
+
+LOG = LogWrite((LogChunk(1, 1, "one"), LogChunk(2, 1, "two")))
+MORE = LogWrite((LogChunk(1, 2, "one and"), LogChunk(3, 1, "three")), (2,))
+
+
+async def _two_logging(w: World) -> list[Claim]:
+    claims = await _two_started(w)
+    await w.store.write_logs([(claim.lease, LOG) for claim in claims])
+    return claims
+
+
+@scenario(_two_logging)
+async def write_logs(w: World, claims: list[Claim]) -> None:
+    await w.store.write_logs([(claims[0].lease, MORE)])
+
+
+@scenario(_two_logging)
+async def succeed_with_log(w: World, claims: list[Claim]) -> None:
+    change = decide(claims[0], Succeeded(), new_id=w.new_id)
+    await w.store.apply([change.with_log(MORE)])
+
+
+@scenario(_two_logging)
+async def fail_with_log(w: World, claims: list[Claim]) -> None:
+    change = decide(claims[0], Failed("broke"), new_id=w.new_id)
+    await w.store.apply([change.with_log(MORE)])
+
+
+@scenario(_two_logging)
+async def read_log(w: World, claims: list[Claim]) -> None:
+    await w.store.log_chunks(claims[0].id, limit=10)
+    await w.store.log_lengths(claims[0].id)
 
 
 @scenario(_two_started)
@@ -314,6 +349,10 @@ SCENARIOS |= {
     "lose_at_startup": settling(Lost(Loss.STARTUP_RECOVERY, "left by boot-0")),
     "release": settling(Released("shutdown")),
     "snooze": settling(Snoozed(SECOND)),
+    "refuse": settling(Unfit("no field", "worker-1", 60 * SECOND)),
+    "refuse_linked": settling(Unfit("no field", "worker-1", 60 * SECOND), **LINKED),
+    "refuse_once": settling(Unfit("no field", "worker-1", 60 * SECOND), **ONCE),
+    "refuse_for_the_last_time": settling(Unfit("no field", "worker-1", timedelta(0))),
     "cancel_running": settling(CancelRequested("no")),
     "cancel_waiting": deciding(lambda w: w.add(active_key="key"), CancelRequested("no")),
     "unblock": deciding(_blocked, Unblocked()),
@@ -344,6 +383,7 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.runs(job.id)
     await w.store.events(job.id)
     await w.store.events(None)
+    await w.store.refusals([job.id])
     await w.store.stream(limit=5)
     await w.store.document("template", "daily")
     await w.store.documents("template")

@@ -91,6 +91,10 @@ ROWS: Final[dict[TableKind, tuple[Row, ...]]] = {
              holder="worker-1", boot_id="boot-1", started_at=AT, finished_at=AT, artifacts=left)
         for left in ([], ["a.txt"])
     ),
+    TableKind.LOGS: tuple(
+        _row(TableKind.LOGS, seq=1, token=1, first=1, job_id=NUMBERS[1], lines=1, text=text)
+        for text in ("a", "b")
+    ),
     TableKind.EVENTS: tuple(
         _row(TableKind.EVENTS, id=n, job_id=NUMBERS[1], at=AT, kind="retry", token=1)
         for n in (1, 2)
@@ -161,7 +165,8 @@ async def _dump(w: World, _: None) -> None:
         await w.store.dump(kind, limit=9)
 
 
-DROPPED: Final = frozenset(TableKind) - {TableKind.SLOTS, TableKind.RUNS, TableKind.COUNTERS}
+KEPT: Final = {TableKind.SLOTS, TableKind.RUNS, TableKind.LOGS, TableKind.COUNTERS}
+DROPPED: Final = frozenset(TableKind) - KEPT
 
 MOVING: dict[str, Scenario] = {
     "move_fill": Scenario(nothing, stepping(TransferStage.FILLING)),

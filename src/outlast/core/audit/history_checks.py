@@ -63,7 +63,13 @@ END_OF_EVENT: Final[Mapping[str, State]] = MappingProxyType(
 """End states that events report."""
 
 CONTINUING: Final = frozenset(
-    {EventKind.RETRY, EventKind.REQUEUED, EventKind.RELEASED, EventKind.SNOOZED}
+    {
+        EventKind.RETRY,
+        EventKind.REQUEUED,
+        EventKind.RELEASED,
+        EventKind.SNOOZED,
+        EventKind.UNFIT,
+    }
 )
 UNRELATED: Final = frozenset(
     {
@@ -217,6 +223,14 @@ def _check_event_tokens(job: JobAudit) -> Found:
             yield ViolationCode.EVENT_OF_NO_RUN, what, [event.row]
 
 
+def _check_logs(job: JobAudit) -> Found:
+    known = {run.token for run in job.runs} | {row.token for row in job.places}
+    for token in job.logged:
+        if token not in known:
+            what = f"has lines of a log of token {token}, but no such run"
+            yield ViolationCode.LOG_OF_NO_RUN, what, [f"logs job={job.seq} token={token}"]
+
+
 def _check_counts(job: JobAudit) -> Found:
     if job.before and job.before.id is None:
         return  # its earlier counts are unknown
@@ -243,5 +257,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     _check_end_and_last_run,
     _check_end_event,
     _check_event_tokens,
+    _check_logs,
     _check_counts,
 )

@@ -102,7 +102,8 @@ class JobAudit:
     group, or if the group is missing; `is_member` distinguishes the two. `active_key` is the key
     that the job was added with, and `key_holder` the root of the chain that holds it.
     `missing_bodies` are rows of long texts that the job or its runs refer to. `missing_labels` are
-    labels of its metadata without a row, `surplus_labels` rows that it does not demand.
+    labels of its metadata without a row, `surplus_labels` rows that it does not demand. `logged`
+    are the tokens under which lines of a log are stored.
     """
 
     id: JobId
@@ -126,6 +127,7 @@ class JobAudit:
     metadata_is_sound: bool = True
     missing_labels: tuple[str, ...] = ()
     surplus_labels: tuple[str, ...] = ()
+    logged: tuple[int, ...] = ()
 
     @property
     def end(self) -> StateRow | None:
@@ -175,6 +177,7 @@ class DanglingKind(StrEnum):
 
     RUN = "run"  # an ended run whose job is missing
     EVENT = "event"  # an event whose job is missing
+    LOG = "log"  # lines of a log whose job is missing
     PLACE = "place"  # a state row whose job is missing
     BODY = "body"  # a long text that no job or run refers to
     LABEL = "label"  # a label whose job is missing

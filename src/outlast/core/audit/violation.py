@@ -31,6 +31,7 @@ class ViolationCode(StrEnum):
     END_EVENT_MISSING = "end_event_missing"  # an end other than success without an event
     EVENT_CONTRADICTS = "event_contradicts"  # its last event reports another end
     EVENT_OF_NO_RUN = "event_of_no_run"  # an event of a run that does not exist
+    LOG_OF_NO_RUN = "log_of_no_run"  # lines of a log whose run does not exist
     COUNTS_MISMATCH = "counts_mismatch"  # failures or losses that do not match its runs
     TWO_SUCCESSORS = "two_successors"  # two jobs retry it
     EARLY_SUCCESSOR = "early_successor"  # a job retries it although it has not ended
@@ -46,6 +47,7 @@ class ViolationCode(StrEnum):
     MISSING_GROUP = "missing_group"  # the group it is a member of is missing
     ORPHAN_RUN = "orphan_run"  # an ended run whose job is missing
     DANGLING_EVENT = "dangling_event"  # an event whose job is missing
+    DANGLING_LOG = "dangling_log"  # lines of a log whose job is missing
     DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
     DANGLING_BODY = "dangling_body"  # a long text that no job or run refers to
     METADATA_INVALID = "metadata_invalid"  # its headers, tags and meta cannot be read
@@ -136,6 +138,7 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.END_EVENT_MISSING: _HISTORY,
         ViolationCode.EVENT_CONTRADICTS: _HISTORY,
         ViolationCode.EVENT_OF_NO_RUN: _HISTORY,
+        ViolationCode.LOG_OF_NO_RUN: _DELETE,
         ViolationCode.COUNTS_MISMATCH: (
             "stop all workers and write the numbers of its runs; an ended job needs no repair"
         ),
@@ -170,6 +173,7 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
             "`outlast verify --repair` copies the run to the events and deletes it"
         ),
         ViolationCode.DANGLING_EVENT: _DELETE,
+        ViolationCode.DANGLING_LOG: _DELETE,
         ViolationCode.DANGLING_STATE_ROW: _DELETE,
         ViolationCode.DANGLING_BODY: _DELETE,
         ViolationCode.METADATA_INVALID: (
@@ -221,6 +225,7 @@ DANGLING: Final[Mapping[DanglingKind, tuple[ViolationCode, str]]] = MappingProxy
     {
         DanglingKind.RUN: (ViolationCode.ORPHAN_RUN, "an ended run whose job is missing"),
         DanglingKind.EVENT: (ViolationCode.DANGLING_EVENT, "an event whose job is missing"),
+        DanglingKind.LOG: (ViolationCode.DANGLING_LOG, "lines of a log whose job is missing"),
         DanglingKind.PLACE: (ViolationCode.DANGLING_STATE_ROW, "a state row whose job is missing"),
         DanglingKind.BODY: (
             ViolationCode.DANGLING_BODY,

@@ -162,10 +162,12 @@ class Jobs(Protocol):
         If the store fails, the error has in `answers` the results of the changes that were
         answered; any other may be written or not. Repeating an end is safe, as said above.
 
-        A change that closes a run writes its exit code and log path once, with the end. A released
-        job keeps its position in its queue; with a delay it is due that much later. A successor
-        goes behind the waiting jobs of its priority. If the job has a successor already, a change
-        of an ended job is refused; one of a detached job ends it and keeps the successor.
+        A change that closes a run writes its exit code and log path once, with the end, and its
+        `log` as `write_logs` does; a chunk that cannot be stored does not refuse the end.
+
+        A released job keeps its position in its queue; with a delay it is due that much later. A
+        successor goes behind the waiting jobs of its priority. If the job has a successor already,
+        a change of an ended job is refused; one of a detached job ends it and keeps the successor.
 
         A change with a `place` moves a waiting job exactly there among the waiting jobs of its
         queue and priority, whatever their state; the order of the others stays, and no position

@@ -1,11 +1,13 @@
-"""Contract: runs, progress, artifacts and events."""
+"""Contract: runs, progress, logs, artifacts and events."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
+from outlast.core.refusals import Refusals
 from outlast.core.run import Lease, RunRecord
+from outlast.core.run_log import LogChunk, LogWrite
 
 MAX_EVENTS_OF_NO_JOB: Final = 1000
 """Events of no job that one read returns at most, the newest."""
@@ -27,6 +29,28 @@ class Runs(Protocol):
         """
         ...
 
+    async def write_logs(self, writes: Sequence[tuple[Lease, LogWrite]]) -> list[bool]:
+        """Write chunks to the logs of open runs; return True where the lease is current.
+
+        A chunk replaces the one with the same first line. A chunk that cannot be stored is left
+        out. False if the run is closed or the job was claimed again: nothing is written then.
+        Atomic per write. The last lines of a run go with the `log` of the change that closes it.
+        """
+        ...
+
+    async def log_chunks(
+        self, job_id: JobId, *, after: tuple[int, int] = (0, 0), limit: int
+    ) -> list[tuple[int, LogChunk]]:
+        """Return the next chunks of a job's runs, each with the token of its run, in order.
+
+        `after` is a token and the number of a line: a chunk that ends after that line is returned.
+        """
+        ...
+
+    async def log_lengths(self, job_id: JobId) -> dict[int, int]:
+        """Return by token how many lines each run logged; runs without lines are left out."""
+        ...
+
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
         """Append artifacts to the run of this lease, open or closed.
 
@@ -39,6 +63,14 @@ class Runs(Protocol):
 
         None asks for the last `MAX_EVENTS_OF_NO_JOB` events of no job: those of queues, and the
         copies that `remove_orphans` made. `stream` has all of them.
+        """
+        ...
+
+    async def refusals(self, job_ids: Sequence[JobId]) -> list[Refusals | None]:
+        """Return the refusals of each job in a row, up to its last ended run.
+
+        None if that run was no refusal, or there is none. A linked job that never ran continues
+        the refusals of the job that it follows.
         """
         ...
 

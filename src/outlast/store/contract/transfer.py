@@ -56,6 +56,7 @@ class TableKind(StrEnum):
     DOCUMENTS = "documents"
     JOBS = "jobs"  # each with its state row
     RUNS = "runs"
+    LOGS = "logs"
     EVENTS = "events"
     RESERVATIONS = "reservations"
     COUNTERS = "counters"  # the highest number given out, so that none is used twice
@@ -88,6 +89,7 @@ COLUMNS: Final[Mapping[TableKind, tuple[str, ...]]] = {
         "seq", "token", "job_id", "run_id", "status", "reason", "holder", "boot_id", "started_at",
         "finished_at", "error", "result", "exit_code", "log_path", "artifacts", "progress",
     ),
+    TableKind.LOGS: ("seq", "token", "first", "job_id", "lines", "text"),
     TableKind.EVENTS: (
         "id", "job_id", "queue", "at", "kind", "token", "run_id", "reason", "detail",
     ),
@@ -107,6 +109,7 @@ FIRST: Final[Mapping[TableKind, tuple[Any, ...]]] = {
     TableKind.DOCUMENTS: ("", ""),
     TableKind.JOBS: (0,),
     TableKind.RUNS: (0, 0),
+    TableKind.LOGS: (0, 0, 0),
     TableKind.EVENTS: (0,),
     TableKind.RESERVATIONS: (0,),
     TableKind.COUNTERS: ("",),

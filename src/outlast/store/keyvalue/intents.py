@@ -43,11 +43,12 @@ _INDEXES: Final = (
     key_layout.EVENT,
     "member#",
     "group-id#",
-    "reservation-id#",
+    key_layout.RESERVATION,
     "closing",
     "filling",
     "emptied",
     key_layout.ARTIFACTS,
+    key_layout.LOG,
 )
 """Parts whose records may be late; long texts come first, so that few are in an intent."""
 

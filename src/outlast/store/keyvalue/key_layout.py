@@ -23,6 +23,7 @@ DEADLINE: Final = "deadline"
 ENDED: Final = "ended"
 RUN: Final = "run"
 ARTIFACTS: Final = "artifacts"
+LOG: Final = "log"
 BODY: Final = "body#"
 BODY_PARTS: Final = tuple(f"body#{digit:x}" for digit in range(16))
 """Parts of the bodies; several, because long texts fill a partition quickly."""
@@ -169,6 +170,16 @@ def run_key(job_id: str, token: int) -> Key:
 def artifacts_key(job_id: str, token: int) -> Key:
     """Return the key of a run's artifacts."""
     return Key(ARTIFACTS, f"{job_id}#{number(token)}")
+
+
+def log_key(job_id: str, token: int, first: int) -> Key:
+    """Return the key of a chunk of a run's log, by the number of its first line."""
+    return Key(LOG, log_sort(job_id, token, first))
+
+
+def log_sort(job_id: str, token: int, first: int) -> str:
+    """Return the sort key of a chunk of a run's log."""
+    return f"{job_id}#{number(token)}.{number(first)}"
 
 
 def body_key(sort: str) -> Key:

@@ -36,7 +36,9 @@ _PREFIXES: Final = (
 )
 """Beginnings of further parts: of each queue, group or kind of body."""
 
-_BEFORE_NUMBER: Final = frozenset({key_layout.RUN, key_layout.ARTIFACTS, key_layout.EVENT})
+_BEFORE_NUMBER: Final = frozenset(
+    {key_layout.RUN, key_layout.ARTIFACTS, key_layout.LOG, key_layout.EVENT}
+)
 """Parts whose sort keys are a job's id and a number."""
 
 _BY_TEXT: Final = frozenset(

@@ -33,6 +33,7 @@ from outlast.store.keyvalue.operations.fire import KeyValueFireOperations
 from outlast.store.keyvalue.operations.groups import KeyValueGroupOperations
 from outlast.store.keyvalue.operations.insight import KeyValueInsightOperations
 from outlast.store.keyvalue.operations.jobs import KeyValueJobOperations
+from outlast.store.keyvalue.operations.logs import KeyValueLogOperations
 from outlast.store.keyvalue.operations.maintenance import KeyValueMaintenanceOperations
 from outlast.store.keyvalue.operations.positions import KeyValuePositionOperations
 from outlast.store.keyvalue.operations.queues import KeyValueQueueOperations
@@ -77,6 +78,7 @@ class KeyValueStore(
     KeyValueApplyOperations,
     KeyValueJobOperations,
     KeyValueRunOperations,
+    KeyValueLogOperations,
     KeyValuePositionOperations,
     KeyValueQueueOperations,
     KeyValueReservationOperations,

@@ -28,6 +28,7 @@ from outlast.store.postgres.operations.documents import PostgresDocumentOperatio
 from outlast.store.postgres.operations.groups import PostgresGroupOperations
 from outlast.store.postgres.operations.insight import PostgresInsightOperations
 from outlast.store.postgres.operations.jobs import PostgresJobOperations
+from outlast.store.postgres.operations.logs import PostgresLogOperations
 from outlast.store.postgres.operations.maintenance import PostgresMaintenanceOperations
 from outlast.store.postgres.operations.positions import PostgresPositionOperations
 from outlast.store.postgres.operations.queues import PostgresQueueOperations
@@ -52,6 +53,7 @@ class PostgresStore(
     PostgresClaimOperations,
     PostgresApplyOperations,
     PostgresRunOperations,
+    PostgresLogOperations,
     PostgresJobOperations,
     PostgresPositionOperations,
     PostgresQueueOperations,

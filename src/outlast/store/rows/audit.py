@@ -38,10 +38,9 @@ def job_audit(row: Row) -> JobAudit:
     (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
     (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
     (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
-    successors, runs, events, reservations, is_member, group_id, active_key, key_holder, *labels = (
-        row
-    )
-    metadata, stored = labels[0], set(json.loads(labels[1]))
+    successors, runs, events, reservations, is_member, group_id, active_key, key_holder = row[:8]
+    metadata, labels, logged = row[8:]
+    stored = set(json.loads(labels))
     demanded = labels_of(metadata) if is_sound(metadata) else frozenset()
     return JobAudit(
         id=JobId(job_id),
@@ -64,6 +63,7 @@ def job_audit(row: Row) -> JobAudit:
         metadata_is_sound=is_sound(metadata),
         missing_labels=tuple(sorted(demanded - stored)),
         surplus_labels=tuple(sorted(stored - demanded)),
+        logged=tuple(sorted(json.loads(logged))),
     )
 
 

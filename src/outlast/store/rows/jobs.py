@@ -91,7 +91,7 @@ def change_params(change: Change) -> list[Any]:
         change.losses, move.yields_to_cancel or None, after and after.id,
         after and after.delay // MICROSECOND, change.artifacts or None,
         None if move.guard in ("open", "lapsed") else change.was, change.exit_code,
-        change.log_path, change.run_id,
+        change.log_path, change.run_id, change.detail,
     ]  # fmt: skip
     return _trimmed(row)
 

@@ -37,6 +37,7 @@ from outlast.store.sqlite.operations.documents import SqliteDocumentOperations
 from outlast.store.sqlite.operations.groups import SqliteGroupOperations
 from outlast.store.sqlite.operations.insight import SqliteInsightOperations
 from outlast.store.sqlite.operations.jobs import SqliteJobOperations
+from outlast.store.sqlite.operations.logs import SqliteLogOperations
 from outlast.store.sqlite.operations.maintenance import SqliteMaintenanceOperations
 from outlast.store.sqlite.operations.positions import SqlitePositionOperations
 from outlast.store.sqlite.operations.queues import SqliteQueueOperations
@@ -62,6 +63,7 @@ class SqliteStore(
     SqliteClaimOperations,
     SqliteApplyOperations,
     SqliteRunOperations,
+    SqliteLogOperations,
     SqliteJobOperations,
     SqlitePositionOperations,
     SqliteMaintenanceOperations,

@@ -39,6 +39,7 @@ class Sizes:
     slot_processes: int  # schedulers that race for twenty slots
     slot_minutes: int  # minutes of twenty schedules, of which some scheduler is always killed
     slot_kills: int  # times that one is
+    logged_lines: int  # lines of one run that logs without end
 
 
 _TEST: Final = Sizes(
@@ -63,6 +64,7 @@ _TEST: Final = Sizes(
     cut_seconds=(1,),
     slot_processes=8,
     slot_minutes=25,
+    logged_lines=100_000,
     slot_kills=6,
 )
 
@@ -102,6 +104,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             cut_seconds=(1,),
             slot_processes=4,
             slot_minutes=10,
+            logged_lines=20_000,
             slot_kills=3,
         ),
         "test": _TEST,
@@ -128,6 +131,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             cut_seconds=(1, 4, 8, 12),
             slot_processes=50,
             slot_minutes=100,
+            logged_lines=1_000_000,
             slot_kills=50,
         ),
     }

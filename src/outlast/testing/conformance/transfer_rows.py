@@ -11,11 +11,12 @@ from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Edited, Failed, Released
 from outlast.core.group import ClosePolicy, GroupMode, NewGroup, OnMemberFailure
-from outlast.core.ids import Ids
+from outlast.core.ids import Ids, JobId
 from outlast.core.job import DedupeKey, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import JobEdit
 from outlast.core.run import Lease
+from outlast.core.run_log import LogChunk, LogWrite
 from outlast.core.schedule import SlotOutcome
 from outlast.errors import StoreSealed
 from outlast.store.contract import Store
@@ -110,7 +111,9 @@ async def _run_with_everything(store: Store) -> None:
     claim = await take(store, queue="rich")
     await store.record_progress([(Lease(claim.id, claim.token), '{"done": 3}')])
     await store.attach(Lease(claim.id, claim.token), ["a.txt"])
-    change = decide(claim, SUCCEEDED, new_id=new_id)
+    log = LogWrite((LogChunk(1, 2, "ä\nb"), LogChunk(3, 1, "c\\")))
+    await store.write_logs([(claim.lease, log)])
+    change = decide(claim, SUCCEEDED, new_id=new_id).with_log(LogWrite((LogChunk(9, 1, "z"),)))
     await store.apply([replace(change, exit_code=3, log_path="/log", artifacts=("b.txt",))])
     await store.attach(Lease(claim.id, claim.token), ["late ö.txt"])
 
@@ -130,6 +133,10 @@ async def everything(store: Store) -> dict[TableKind, list[Row]]:
 async def copied(source: Store, target: Store) -> int:
     """How many rows differed."""
     return (await sync_rows(source, target, ended_only=False, on_rows=lambda _: None)).differed
+
+
+async def _log(store: Store, job_id: JobId) -> list[tuple[int, LogChunk]]:
+    return await store.log_chunks(job_id, limit=MANY)
 
 
 async def another(clock: FakeClock) -> ModelStore:
@@ -171,6 +178,7 @@ async def test_another_store_holds_all_of_it_exactly_so(store: Store, clock: Fak
     assert await other.find(Filter(), limit=MANY) == jobs
     for job in jobs:
         assert await other.runs(job.id) == await store.runs(job.id)
+        assert await _log(other, job.id) == await _log(store, job.id)
         assert await other.events(job.id) == await store.events(job.id)
     assert (await verify(other)).is_sound
 

@@ -10,8 +10,8 @@ from outlast.core.decide import Change, Guard, Successor
 from outlast.core.event import EventKind
 from outlast.core.ids import RunId
 from outlast.core.job import Job
-from outlast.core.run import UNKNOWN_HOLDER
-from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.core.run import UNKNOWN_HOLDER, Lease
+from outlast.core.state import FINAL, WAITING, State
 from outlast.core.transition import is_storable_change, to_successor, yield_to_cancel
 from outlast.testing.model import positions, reservations, schedules
 from outlast.testing.model.claim import open_run
@@ -80,6 +80,8 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
         job, change = _taken(tables, job, change, now)
     run_id = tables.runs[job.id][-1].run_id if job.state is State.RUNNING else None
     if tables.is_open(job) and change.move.run is not None:
+        if change.log is not None:
+            tables.write_log(Lease(job.id, job.token), change.log)
         tables.close_run(change, now)
     change = yield_to_cancel(job, change)
     tables.jobs[job.id] = transition.apply_change(job, change, now)
@@ -98,7 +100,7 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
 def _record(
     tables: Tables, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
-    detail = None if change.move.run is RunStatus.FAILED else change.error  # the run has it
+    detail = change.event_detail
     tables.append_event(change, kind, at=now, run_id=run_id, reason=change.reason, detail=detail)
 
 

@@ -51,7 +51,13 @@ def audit_jobs(tables: Tables, after: int, limit: int) -> list[JobAudit]:
 
 def dangling_records(tables: Tables, limit: int) -> list[DanglingRecord]:
     """Return records that belong to no job, and overlapping runs."""
-    found = [*_orphans(tables), *_reservations(tables), *_keys(tables), *_overlaps(tables)]
+    found = [
+        *_orphans(tables),
+        *_logs(tables),
+        *_reservations(tables),
+        *_keys(tables),
+        *_overlaps(tables),
+    ]
     found += [_unslotted(job) for job in tables.jobs.values() if is_unslotted(tables, job)]
     return [
         record
@@ -84,6 +90,7 @@ def _audit_job(tables: Tables, job: Job) -> JobAudit:
         group_id=tables.members.get(job.id),
         active_key=job.active_key,
         key_holder=_key_holder(tables, job.active_key),
+        logged=tuple(sorted({token for token, _ in tables.logs.get(job.id, {})})),
     )
 
 
@@ -141,6 +148,15 @@ def _orphans(tables: Tables) -> list[DanglingRecord]:
         DanglingRecord(kind=DanglingKind.RUN, rows=(f"runs job={run.job_id} token={run.token}",))
         for run in runs
         if run.status is not RunStatus.RUNNING
+    ]
+
+
+def _logs(tables: Tables) -> list[DanglingRecord]:
+    gone = [(job_id, log) for job_id, log in tables.logs.items() if job_id not in tables.jobs]
+    return [
+        DanglingRecord(kind=DanglingKind.LOG, rows=(f"logs job={job_id} token={token}",))
+        for job_id, log in gone
+        for token, _ in log
     ]
 
 

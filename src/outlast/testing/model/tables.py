@@ -13,8 +13,10 @@ from outlast.core.group import Group
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.ordering import Ordering, next_position, sort_key
+from outlast.core.refusals import UNFIT, Refusals, read_refusals
 from outlast.core.reservation import Reservation, ReservationId
 from outlast.core.run import Lease, LeaseHolder, RunRecord
+from outlast.core.run_log import LogChunk, LogWrite
 from outlast.core.schedule import Schedule, SlotRecord
 from outlast.core.state import WAITING, State
 from outlast.core.worker import WorkerRecord
@@ -52,6 +54,7 @@ class Tables:
     jobs: dict[JobId, Job] = field(default_factory=dict)
     runs: dict[JobId, list[RunRecord]] = field(default_factory=dict)
     events: dict[JobId, list[EventRecord]] = field(default_factory=dict)
+    logs: dict[JobId, dict[tuple[int, int], LogChunk]] = field(default_factory=dict)  # token, line
     leases: dict[JobId, LeaseEnd] = field(default_factory=dict)
     successors: dict[JobId, JobId] = field(default_factory=dict)
     slots: dict[Slot, SlotRecord] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class Tables:
         """Delete a job with its runs and events; keys and slots stay."""
         for table in (self.jobs, self.runs, self.events):
             del table[job_id]
+        self.logs.pop(job_id, None)
         self.successors.pop(job_id, None)
 
     def append_event(
@@ -109,6 +113,18 @@ class Tables:
             detail=detail,
         )
         self.events[change.job_id].append(event)
+
+    def refusals(self, job_id: JobId) -> Refusals | None:
+        """Return the refusals in a row up to the job's last ended run."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        last = job.token - (job.state is State.RUNNING)
+        kind = EventKind.UNFIT if last else EventKind.CHAINED
+        for event in reversed(self.events.get(job.id if last else job.retry_of or job.id, [])):
+            if event.kind is kind and event.reason == UNFIT and (not last or event.token == last):
+                return read_refusals(event.detail, event.at)
+        return None
 
     def close_run(self, change: Change, at: datetime) -> None:
         """Close the open run of the job as the change says, and end its lease."""
@@ -142,6 +158,17 @@ class Tables:
             return False
         self.jobs[job.id] = replace(job, progress=progress)
         self.runs[job.id][-1] = replace(self.runs[job.id][-1], progress=progress)
+        return True
+
+    def write_log(self, lease: Lease, write: LogWrite) -> bool:
+        """Write to the log of the open run under that token; return False if there is none."""
+        job = self.jobs.get(lease.job_id)
+        if job is None or not self.is_open(job) or job.token != lease.token:
+            return False
+        chunks = self.logs.setdefault(job.id, {})
+        chunks |= {(lease.token, chunk.first): chunk for chunk in write.storable}
+        for first in write.dropped:
+            chunks.pop((lease.token, first), None)
         return True
 
     def queue(self, name: str) -> Queue:

@@ -10,6 +10,7 @@ from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey
 from outlast.core.reservation import ReservationId
+from outlast.core.run_log import LogChunk
 from outlast.core.state import FINAL, RunStatus, State
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import (
@@ -102,6 +103,16 @@ def _runs(tables: Tables) -> Iterator[Row]:
                 yield rows.run_row(run, seq=job.seq)
 
 
+def _logs(tables: Tables) -> Iterator[Row]:
+    for job_id, log in tables.logs.items():
+        job = tables.jobs.get(job_id)
+        runs = tables.runs.get(job_id, [])
+        closed = {run.token for run in runs if run.status is not RunStatus.RUNNING}
+        for (token, _), chunk in log.items():
+            if job is not None and token in closed:
+                yield [job.seq, token, chunk.first, job_id, chunk.lines, chunk.text]
+
+
 def _events(tables: Tables) -> Iterator[Row]:
     for event in (*tables.removed, *(each for told in tables.events.values() for each in told)):
         yield rows.event_row(event)
@@ -134,6 +145,7 @@ _DUMPS: Final[dict[TableKind, Callable[[Tables], Iterator[Row]]]] = {
     TableKind.DOCUMENTS: lambda tables: map(rows.document_row, tables.records.values()),
     TableKind.JOBS: _jobs,
     TableKind.RUNS: _runs,
+    TableKind.LOGS: _logs,
     TableKind.EVENTS: _events,
     TableKind.RESERVATIONS: _reservations,
     TableKind.COUNTERS: _counters,
@@ -212,6 +224,13 @@ def _know_runs(tables: Tables, job_id: JobId) -> None:
         )
 
 
+def _put_log(tables: Tables, v: Values, _: Clock) -> None:
+    runs = tables.runs.get(v["job_id"], [])
+    if any(run.token == v["token"] for run in runs):
+        chunk = LogChunk(v["first"], v["lines"], v["text"])
+        tables.logs.setdefault(v["job_id"], {})[v["token"], chunk.first] = chunk
+
+
 def _put_event(tables: Tables, v: Values, _: Clock) -> None:
     event = rows.event(v)
     told = tables.removed if event.job_id is None else tables.events.get(event.job_id)
@@ -247,6 +266,7 @@ _PUTS: Final[dict[TableKind, Callable[[Tables, Values, Clock], None]]] = {
     TableKind.DOCUMENTS: _put_record,
     TableKind.JOBS: _put_job,
     TableKind.RUNS: _put_run,
+    TableKind.LOGS: _put_log,
     TableKind.EVENTS: _put_event,
     TableKind.RESERVATIONS: _put_reservation,
     TableKind.COUNTERS: _raise_counter,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from outlast.worker.executors.guarded_process import (
 )
 from outlast.worker.executors.process_protocol import (
     MAX_MESSAGE_BYTES,
+    Capture,
+    decode_log,
     decode_outcome,
     decode_raised,
     encode,
@@ -121,7 +124,7 @@ class HandlerProcess:
         """Return the handler's value or raise its error; ProcessDied if the process ended."""
         self._active = active
         self._answer = self._loop.create_future()
-        task = encode(encode_task(active.claim, address))
+        task = encode(encode_task(active.claim, address, _capture(active)))
         sending = self._loop.create_task(self._send(task))
         try:
             ends: list[asyncio.Future[Any]] = [self._answer, self.guarded.ended]
@@ -183,6 +186,9 @@ class HandlerProcess:
             return
         if "progress" in message:
             active.run.note_progress(message["progress"])
+        elif "log" in message:
+            if active.log is not None:
+                active.log.receive(decode_log(message))
         elif "attach" in message:
             active.run.attach(*message["attach"])
         elif "rows" in message:
@@ -194,6 +200,7 @@ class HandlerProcess:
                 str(message["error"]),
                 raised=decode_raised(message["raised"]),
                 permanent=bool(message["permanent"]),
+                is_unfit=bool(message["unfit"]),
             )
             self._answer.set_exception(error)
         else:
@@ -214,3 +221,10 @@ class HandlerProcess:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
         self._socket.close()
+
+
+def _capture(active: ActiveRun) -> Capture | None:
+    """Return how the handler process captures what the run logs."""
+    if active.log is None:
+        return None
+    return Capture(active.log.level, active.log.limit, logging.root.level)

@@ -1,7 +1,9 @@
 """Main of a handler process: receives tasks, calls the handler and sends its outcome."""
 
+import asyncio
 import importlib
 import json
+import logging
 import os
 import queue
 import signal
@@ -9,7 +11,9 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from os import PathLike
 from types import FrameType
 from typing import Any, Final, cast
@@ -24,11 +28,15 @@ from outlast.run_context import WorkerRun
 from outlast.worker.executors.process_call import call_handler
 from outlast.worker.executors.process_lifespans import AppOfProcess, ProcessLifespans
 from outlast.worker.executors.process_protocol import (
+    Capture,
     decode_task,
     encode,
+    encode_log,
     encode_outcome,
     encode_raised,
 )
+from outlast.worker.log_handler import CURRENT_LOG, HANDLER, attach
+from outlast.worker.run_log import RunLog
 
 PROGRESS_INTERVAL_S: Final = 0.1
 """Seconds between two progress messages; progress in between is coalesced."""
@@ -56,7 +64,7 @@ class HandlerServer:
         self._send_lock = threading.Lock()
         self._lifespans = ProcessLifespans()
         self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._progress: queue.SimpleQueue[WorkerRun] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def serve(self) -> None:
         """Run tasks until the worker is gone or the process is asked to end."""
@@ -92,7 +100,18 @@ class HandlerServer:
 
     def queue_progress(self, run: WorkerRun) -> None:
         """Let the reporting thread send the progress of a run."""
-        self._progress.put(run)
+        self._reports.put(partial(self.send_progress, run))
+
+    def send_log(self, run_log: RunLog) -> None:
+        """Send the new lines of a run, if any; one step under the lock, as for progress."""
+        with self._send_lock:
+            if (write := run_log.take()) is not None:
+                self._socket.sendall(encode(encode_log(write)))
+                run_log.stored(write)
+
+    def queue_log(self, run_log: RunLog) -> None:
+        """Let the reporting thread send the lines of a run."""
+        self._reports.put(partial(self.send_log, run_log))
 
     def _receive_tasks(self) -> None:
         with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
@@ -102,25 +121,39 @@ class HandlerServer:
 
     def _report(self) -> None:
         while True:
-            self.send_progress(self._progress.get())
-            time.sleep(PROGRESS_INTERVAL_S)  # coalesce the progress in between
+            self._reports.get()()
+            time.sleep(PROGRESS_INTERVAL_S)  # coalesce the progress and the lines in between
 
-    def _perform(self, claim: Claim, address: str) -> dict[str, Any]:
+    def _perform(self, claim: Claim, address: str, capture: Capture | None) -> dict[str, Any]:
         kind = None
+        run_log = self._new_log(claim, capture)
         run = RemoteRun(claim, self)
         try:
             app = _app(address)
-            kind = app.registry.get(claim.type)
+            kind, params = _decode(app, claim)
             with self._lifespans.entered(app) as (runner, context):
                 run.enter(context)
-                value = call_handler(kind, run, kind.load(claim.params), runner)
+                _capture_records(run_log, capture, runner)
+                value = call_handler(kind, run, params, runner)
             answer = _answer(kind, value)
         except Terminated:
             raise
+        except _Unfit as unfit:
+            answer = _failure(kind, unfit.error) | {"unfit": True}
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             answer = _failure(kind, error)
+        finally:
+            CURRENT_LOG.set(None)
         self.send_progress(run)
+        if run_log is not None:
+            run_log.end()
+            self.send_log(run_log)
         return answer
+
+    def _new_log(self, claim: Claim, capture: Capture | None) -> RunLog | None:
+        if capture is None:
+            return None
+        return RunLog(claim.lease, level=capture.level, limit=capture.limit, notify=self.queue_log)
 
 
 class RemoteRun(WorkerRun):
@@ -144,6 +177,28 @@ class RemoteRun(WorkerRun):
         self._server.send({"rows": number})
 
 
+def _capture_records(
+    run_log: RunLog | None, capture: Capture | None, runner: asyncio.Runner
+) -> None:
+    """Capture the records of this context.
+
+    The app was imported: unless it has configured logging, the level of the root logger is that
+    of the worker.
+    """
+    if run_log is None or capture is None:
+        return
+    if not [each for each in logging.root.handlers if each is not HANDLER]:
+        logging.root.setLevel(capture.root)
+    attach()
+    CURRENT_LOG.set(run_log)
+    runner.run(_use(run_log))
+
+
+async def _use(run_log: RunLog) -> None:
+    """Capture the records of the runner's own context, in which async code runs."""
+    CURRENT_LOG.set(run_log)
+
+
 def _app(address: str) -> AppOfProcess:
     """Import the app at an address, which comes from the worker and never from the store."""
     module, _, name = address.partition(":")
@@ -153,6 +208,23 @@ def _app(address: str) -> AppOfProcess:
             f"{address} is not an Outlast app; give the worker the address of the app"
         )
     return cast("AppOfProcess", app)
+
+
+class _Unfit(Exception):
+    """The code of this process, which may be newer than the worker's, cannot decode the params."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _decode(app: AppOfProcess, claim: Claim) -> tuple[JobType[..., Any], dict[str, Any]]:
+    """Return the type and the params of a claim; _Unfit if this process cannot read them."""
+    try:
+        kind = app.registry.get(claim.type)
+        return kind, kind.load(claim.params)
+    except Exception as error:
+        raise _Unfit(error) from error
 
 
 def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
@@ -169,6 +241,7 @@ def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, 
         "error": error_text(error),
         "raised": encode_raised(error),
         "permanent": verdict is ErrorClass.PERMANENT,
+        "unfit": False,
     }
 
 

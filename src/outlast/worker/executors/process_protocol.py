@@ -3,13 +3,14 @@
 import json
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from outlast.core.delivery import Delivery
 from outlast.core.failure import ExceptionInfo, Frame
 from outlast.core.failure_sink import raised_by
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 from outlast.core.run import Claim
+from outlast.core.run_log import LogChunk, LogWrite
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Largest message in bytes; a process that sends more is killed."""
@@ -23,19 +24,47 @@ def encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def encode_task(claim: Claim, address: str) -> dict[str, Any]:
+class Capture(NamedTuple):
+    """How a handler process captures what a run logs; `root` is the level of the root logger."""
+
+    level: int
+    limit: int
+    root: int
+
+
+def encode_task(claim: Claim, address: str, capture: Capture | None = None) -> dict[str, Any]:
     """Return the message that asks a handler process to run a claim."""
     slot_at = None if claim.slot_at is None else claim.slot_at.isoformat()
-    return {"app": address, "claim": {**asdict(claim), "slot_at": slot_at}}
+    return {"app": address, "capture": capture, "claim": {**asdict(claim), "slot_at": slot_at}}
 
 
-def decode_task(message: dict[str, Any]) -> tuple[Claim, str]:
-    """Return the claim and the app address of a task message."""
+def decode_task(message: dict[str, Any]) -> tuple[Claim, str, Capture | None]:
+    """Return the claim, the app address and the capture of logs of a task message."""
     fields = message["claim"]
     slot = fields["slot_at"]
     slot_at = None if slot is None else datetime.fromisoformat(slot)
     delivery = Delivery(fields["delivery"])
-    return Claim(**{**fields, "delivery": delivery, "slot_at": slot_at}), message["app"]
+    claim = Claim(**{**fields, "delivery": delivery, "slot_at": slot_at})
+    capture = None if message["capture"] is None else Capture(*message["capture"])
+    return claim, message["app"], capture
+
+
+def encode_log(write: LogWrite) -> dict[str, Any]:
+    """Return the message with lines that the handler logged."""
+    return {"log": write.chunks, "dropped": write.dropped}
+
+
+def decode_log(message: dict[str, Any]) -> LogWrite:
+    """Return the lines of a message. Raises TypeError if it is malformed."""
+    chunks = tuple(LogChunk(*chunk) for chunk in message["log"])
+    if not all(map(_is_chunk, chunks)):
+        raise TypeError("a chunk of a log has other fields")
+    return LogWrite(chunks, tuple(map(int, message["dropped"])))
+
+
+def _is_chunk(chunk: LogChunk) -> bool:
+    kinds = (type(chunk.first), type(chunk.lines), type(chunk.text))
+    return kinds == (int, int, str)
 
 
 def encode_outcome(value: HandlerOutcome) -> dict[str, Any]:

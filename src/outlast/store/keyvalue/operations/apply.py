@@ -9,7 +9,7 @@ from typing import assert_never
 from outlast.core.decide import Change, Guard, Successor
 from outlast.core.event import EventKind
 from outlast.core.ids import RunId
-from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.core.state import FINAL, WAITING, State
 from outlast.core.transition import (
     apply_change,
     is_on_record,
@@ -32,6 +32,7 @@ from outlast.store.keyvalue.operations.jobs import require_kept
 from outlast.store.keyvalue.outcomes import FailedItem, require_all, succeeded
 from outlast.store.keyvalue.repositories import (
     groups,
+    logs,
     queues,
     reservations,
     runs,
@@ -63,28 +64,40 @@ class KeyValueApplyOperations(KeyValueOperations):
         """
         is_allowed = all(map(allowed_while_sealed, changes))
         context = self._context if is_allowed else await self._gated()
-        repeated = len({change.job_id for change in changes}) < len(changes)
-        outcomes = await run_in_chunks(
-            context,
-            changes,
-            partial(_apply, context),
-            records=10,
-            is_alone=lambda change: repeated or not _is_routine(change),
-            is_order_needed=repeated or any(change.place or change.edit for change in changes),
-            size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
-            refused=lambda _, __: Applied(),
-        )
-        for answer in succeeded(outcomes):
-            if answer.notification is not None:
-                context.notify(answer.notification)
-        return require_all(
-            [each if isinstance(each, FailedItem) else each.is_written for each in outcomes]
-        )
+        return await apply_changes(context, changes)
+
+
+async def apply_changes(context: StoreContext, changes: Sequence[Change]) -> list[bool]:
+    """Apply changes as `KeyValueApplyOperations.apply` does, in a context that may write them."""
+    repeated = len({change.job_id for change in changes}) < len(changes)
+    outcomes = await run_in_chunks(
+        context,
+        changes,
+        partial(_apply, context),
+        records=10,
+        is_alone=lambda change: repeated or not _is_routine(change),
+        is_order_needed=repeated or any(change.place or change.edit for change in changes),
+        size=_size,
+        refused=lambda _, __: Applied(),
+    )
+    for answer in succeeded(outcomes):
+        if answer.notification is not None:
+            context.notify(answer.notification)
+    return require_all(
+        [each if isinstance(each, FailedItem) else each.is_written for each in outcomes]
+    )
 
 
 def _is_routine(change: Change) -> bool:
     """Return True if the change closes a run and concerns no other job but those of its group."""
     return change.move.guard is Guard.OPEN and change.move.kind is None
+
+
+def _size(change: Change) -> int:
+    """Return about how many bytes of text the change writes."""
+    chunks = () if change.log is None else change.log.chunks
+    texts = (change.result or "", *change.artifacts, *(chunk.text for chunk in chunks))
+    return sum(map(len, texts))
 
 
 async def _apply(context: StoreContext, changes: Sequence[Change]) -> list[Applied]:
@@ -186,6 +199,8 @@ async def _settle(
     run_id, error = await _run_id(unit, record), change.error
     if record.run_id is not None and change.move.run is not None:
         error = await runs.close(unit, record, change, now)
+        if change.log is not None and logs.save(unit, record.job.id, record.job.token, change.log):
+            record = replace(record, is_logged=True)
         record = replace(record, lease=None, lease_until=None, run_id=None, run_started_at=None)
     change = yield_to_cancel(was.job, change)
     moved = replace(record, job=apply_change(record.job, change, now))
@@ -227,7 +242,6 @@ async def _run_id(unit: UnitOfWork, record: JobRecord) -> RunId | None:
 async def _record(
     unit: UnitOfWork, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
-    detail = None if change.move.run is RunStatus.FAILED else change.error  # the run has it
     await job_repository.append_event(
         unit,
         kind,
@@ -236,7 +250,7 @@ async def _record(
         run_id=run_id,
         token=change.token,
         reason=change.reason,
-        detail=detail,
+        detail=change.event_detail,
     )
 
 

@@ -25,7 +25,7 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext, pages, scan_partition
 from outlast.store.keyvalue.engine import DamagedValue, Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.operations import audit_bodies, audit_indexes, quarantine
+from outlast.store.keyvalue.operations import audit_bodies, audit_indexes, audit_logs, quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.repositories import (
     groups,
@@ -102,7 +102,8 @@ async def _audit_page(
     closed = await runs.closed_of(unit, [record.job for record in page])
     told = await _events_of(unit, [record.job.id for record in page])
     held = await audit_bodies.read(unit, page, closed)
-    each = zip(page, closed, told, held, strict=True)
+    logged = await audit_logs.tokens(unit, page)
+    each = zip(page, closed, told, held, logged, strict=True)
     answer = [await _audit_job(unit, *own) for own in each]
     await unit.require_unchanged()
     return answer, found[-1].job.seq if found else None
@@ -114,6 +115,7 @@ async def _audit_job(
     closed: Sequence[RunRecord],
     events: Sequence[EventRecord],
     held: audit_bodies.JobBodies,
+    logged: tuple[int, ...],
 ) -> JobAudit:
     job = record.job
     root = record if job.root_id == job.id else await job_repository.load(unit, job.root_id)
@@ -127,6 +129,7 @@ async def _audit_job(
         created_at=job.created_at,
         params_are_json=held.params is None or is_json(held.params, ANY_SIZE),
         missing_bodies=held.missing,
+        logged=logged,
         places=await _places(unit, record),
         runs=tuple(_run(run) for run in closed),
         events=tuple(_told(event) for event in events),
@@ -227,6 +230,7 @@ async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingReco
     for look in (
         _of_runs,
         _of_events,
+        _of_logs,
         _of_index_entries,
         audit_bodies.dangling,
         _of_keys,
@@ -249,6 +253,11 @@ async def _of_runs(context: StoreContext) -> AsyncIterator[DanglingRecord]:
 async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(context, key_layout.STREAM):
         yield DanglingRecord(kind=DanglingKind.EVENT, rows=(f"events id={entry.value['id']}",))
+
+
+async def _of_logs(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in _orphans(context, key_layout.LOG):
+        yield DanglingRecord(kind=DanglingKind.LOG, rows=(f"{entry.key.part} {entry.key.sort}",))
 
 
 async def _orphans(context: StoreContext, part: str) -> AsyncIterator[StoredItem]:

@@ -94,7 +94,7 @@ async def _small_history(unit: UnitOfWork, chain: Sequence[JobRecord]) -> list[K
     history: list[Key] = []
     for record in chain:
         if len(history) <= room:
-            history += await history_of(unit, record.job.id, limit=room + 1)
+            history += await history_of(unit, record, limit=room + 1)
     return history if len(history) <= room else None
 
 
@@ -124,10 +124,10 @@ async def _mark(unit: UnitOfWork, *, ids: Sequence[str]) -> list[bool]:
 
 
 async def _delete_history(context: StoreContext, job_id: str) -> None:
-    """Delete runs, artifacts and events, the oldest first, by one transaction after the other."""
+    """Delete runs, artifacts, events and logs, the oldest first, by several transactions."""
     engine = context.engine
     most = max(1, engine.limits.most_writes // 3)  # a run has up to two bodies, an event a copy
-    for part in HISTORY:
+    for part in (*HISTORY, key_layout.LOG):
         while found := await engine.range(key_layout.of_job(part, job_id), limit=most):
             gone = [Write(key, None) for entry in found for key in _keys(entry)]
             await engine.transact({}, gone)
@@ -166,7 +166,7 @@ def _is_old(tip: JobRecord, before: datetime) -> bool:
 async def delete_job(unit: UnitOfWork, record: JobRecord, until: datetime | None = None) -> None:
     """Delete a job with its runs and events; its dedupe key stays as a tombstone."""
     await delete_record(unit, record, until)
-    for key in await history_of(unit, record.job.id):
+    for key in await history_of(unit, record):
         unit.delete(key)
 
 
@@ -182,9 +182,10 @@ async def delete_record(unit: UnitOfWork, record: JobRecord, until: datetime | N
         reservations.forget(unit, held_by)
 
 
-async def history_of(unit: UnitOfWork, job_id: str, *, limit: int = ALL) -> list[Key]:
-    """Return the keys of a job's runs, artifacts and events, of each up to `limit` records."""
-    parts = [key_layout.of_job(part, job_id) for part in HISTORY]
+async def history_of(unit: UnitOfWork, record: JobRecord, *, limit: int = ALL) -> list[Key]:
+    """Return the keys of a job's runs, artifacts, events and logs, of each up to `limit`."""
+    names = (*HISTORY, key_layout.LOG) if record.is_logged else HISTORY
+    parts = [key_layout.of_job(part, record.job.id) for part in names]
     found = [await unit.range(part, limit=limit) for part in parts]
     return [key for entries in found for entry in entries for key in _keys(entry)]
 

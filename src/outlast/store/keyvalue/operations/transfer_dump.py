@@ -16,6 +16,7 @@ from outlast.store.keyvalue.operations.documents import from_value as record_fro
 from outlast.store.keyvalue.repositories import (
     event_numbers,
     groups,
+    logs,
     queues,
     reservations,
     runs,
@@ -54,6 +55,8 @@ class RowDump:
                 return await self._jobs(start[0], limit, ended_only=ended_only)
             case TableKind.RUNS:
                 return await self._runs(start[0], start[1], limit)
+            case TableKind.LOGS:
+                return await self._logs((start[0], start[1], start[2]), limit)
             case TableKind.SLOTS:
                 return await self._slots(start[0], start[1], limit)
             case _:
@@ -88,6 +91,17 @@ class RowDump:
             work = partial(_run_rows, after=after, behind=(seq, token), most=limit - len(found))
             told, last = await self._context.run_unit(work)
             found += told
+            if last is None:
+                break
+            after = last
+        return found[:limit]
+
+    async def _logs(self, behind: tuple[int, int, int], limit: int) -> list[Row]:
+        found: list[Row] = []
+        after = behind[0] - 1
+        while len(found) < limit:
+            told, last = await self._context.run_unit(partial(_log_rows, after=after))
+            found += [row for row in told if key_of(TableKind.LOGS, row) > behind]
             if last is None:
                 break
             after = last
@@ -186,6 +200,23 @@ async def _run_rows(
     ][:most]
     whole = await runs.whole(unit, [run for _, run in numbered])
     found = [rows.run_row(run, seq=seq) for (seq, _), run in zip(numbered, whole, strict=True)]
+    return found, page[-1].job.seq if page else None
+
+
+async def _log_rows(unit: UnitOfWork, *, after: int) -> tuple[list[Row], int | None]:
+    """Return the chunks of the closed runs of the next jobs, and the number of the last job."""
+    page = await job_repository.all_jobs(unit, after=after, limit=PAGE)
+    logged = [record for record in page if record.is_logged]
+    closed = await runs.closed_of(unit, [record.job for record in logged])
+    stored = await runs.of_jobs(unit, key_layout.LOG, [record.job.id for record in logged])
+    found: list[Row] = []
+    for record, ended, chunks in zip(logged, closed, stored, strict=True):
+        tokens = {run.token for run in ended}
+        found += [
+            [record.job.seq, token, chunk.first, record.job.id, chunk.lines, chunk.text]
+            for token, chunk in logs.from_records(chunks)
+            if token in tokens
+        ]
     return found, page[-1].job.seq if page else None
 
 

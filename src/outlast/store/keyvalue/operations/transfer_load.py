@@ -11,6 +11,7 @@ from typing import Any, Final
 from outlast.clock import MICROSECOND, to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.job import DedupeKey, Job
+from outlast.core.run_log import LogChunk
 from outlast.core.state import State
 from outlast.store.contract.transfer import COLUMNS, Row, TableKind, named
 from outlast.store.keyvalue import key_layout
@@ -24,6 +25,7 @@ from outlast.store.keyvalue.repositories import (
     bodies,
     event_numbers,
     groups,
+    logs,
     queues,
     reservations,
     runs,
@@ -43,12 +45,19 @@ from outlast.store.rows import transfer as rows
 Values = dict[str, Any]
 ALL: Final = 1_000_000
 MOST_RECORDS: Final = 12
-RECORDS: Final = {TableKind.RUNS: 5, TableKind.EVENTS: 3, TableKind.KEYS: 5, TableKind.SLOTS: 6}
+RECORDS: Final = {
+    TableKind.RUNS: 5,
+    TableKind.LOGS: 4,
+    TableKind.EVENTS: 3,
+    TableKind.KEYS: 5,
+    TableKind.SLOTS: 6,
+}
 """Records that one row writes or compares at most."""
 
 _TOUCHED: Final[dict[TableKind, tuple[str, ...]]] = {
     TableKind.JOBS: ("member_of", "root_id"),
     TableKind.RUNS: ("job_id",),
+    TableKind.LOGS: ("job_id",),
     TableKind.KEYS: ("job_id",),
     TableKind.SLOTS: ("job_id",),
     TableKind.RESERVATIONS: ("queue",),
@@ -60,6 +69,7 @@ _JOBS: Final[dict[TableKind, tuple[str, ...]]] = {
     TableKind.RUNS: ("job_id",),
     TableKind.KEYS: ("job_id",),
     TableKind.SLOTS: ("job_id",),
+    TableKind.LOGS: ("job_id",),
     TableKind.EVENTS: ("job_id",),
     TableKind.RESERVATIONS: ("job_id",),
 }
@@ -311,6 +321,15 @@ async def _put_event(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     unit.put(key_layout.event_key(event.job_id, event.id), {"id": event.id})
 
 
+async def _put_log(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
+    record = await job_repository.load(unit, v["job_id"])
+    if record is None or await unit.get(key_layout.run_key(v["job_id"], v["token"])) is None:
+        return
+    logs.put(unit, record.job.id, v["token"], LogChunk(v["first"], v["lines"], v["text"]))
+    if not record.is_logged:
+        job_repository.save(unit, record, replace(record, is_logged=True))
+
+
 async def _put_reservation(unit: UnitOfWork, context: StoreContext, v: Values) -> None:
     held, seq = rows.reservation(v), v["seq"]
     left = (v["expires_at"] - to_micros(context.now())) * MICROSECOND
@@ -340,6 +359,7 @@ _PUTS: Final[dict[TableKind, Put]] = {
     TableKind.DOCUMENTS: _put_record,
     TableKind.JOBS: _put_job,
     TableKind.RUNS: _put_run,
+    TableKind.LOGS: _put_log,
     TableKind.EVENTS: _put_event,
     TableKind.RESERVATIONS: _put_reservation,
 }

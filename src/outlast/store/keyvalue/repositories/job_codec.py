@@ -69,6 +69,7 @@ class JobRecord:
     `series` is that of the slot the job was made for; the successor in a chain has none.
     `active_key`: the active key while the job holds it; `job.active_key` stays after its end.
     `is_marked`: a prune deletes its chain in steps; some of its history may be gone.
+    `is_logged`: a run of the job has logged lines.
     `is_followed`: the change that ended the job wrote its successor, not a manual retry.
     """
 
@@ -90,6 +91,7 @@ class JobRecord:
     last_error: str | None = None
     is_detached: bool = False
     is_marked: bool = False
+    is_logged: bool = False
     pending: str | None = None
 
     @property
@@ -134,6 +136,7 @@ def to_value(record: JobRecord) -> Value:
         "member": record.member,
         "reservation": record.reservation,
         "pruning": record.is_marked or None,
+        "is_logged": record.is_logged or None,
     }
     fields_by_name |= {"payload": None, **bodies.fields("payload", params_of(record))}
     fields_by_name |= bodies.fields("last_error", last_error_of(record))
@@ -193,6 +196,7 @@ def from_value(value: Value) -> JobRecord:
         last_error=bodies.text_of(value, "last_error"),
         is_detached=is_detached,
         is_marked=value.get("pruning", False),
+        is_logged=value.get("is_logged", False),
         pending=value.get("pending"),
     )
 

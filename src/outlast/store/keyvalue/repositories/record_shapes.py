@@ -82,6 +82,7 @@ JOB: Final[Shape] = {
     "reservation": maybe(number),
     "pending": maybe(text),
     "pruning": maybe(flag),
+    "is_logged": maybe(flag),
 }
 """A job whose `state` is no known word is detached, which recovery repairs."""
 
@@ -258,6 +259,13 @@ _DOCUMENT: Final[Shape] = {
     "created_at": moment,
     "updated_at": moment,
 }
+_LOG: Final[Shape] = {
+    "job_id": text,
+    "token": number,
+    "first": number,
+    "lines": number,
+    "text": text,
+}
 _QUARANTINE: Final[Shape] = {"id": text, "sort": text, "why": text, "at": moment}
 
 SHAPES: Final[dict[str, Shape]] = {
@@ -268,6 +276,7 @@ SHAPES: Final[dict[str, Shape]] = {
     key_layout.ENDED: _ENDED,
     key_layout.RUN: _RUN,
     key_layout.ARTIFACTS: {"artifacts": texts},
+    key_layout.LOG: _LOG,
     key_layout.EVENT: {"id": number},
     key_layout.STREAM: _EVENT,
     key_layout.ACTIVE: {"job_id": text, "root_id": text, "key": text},

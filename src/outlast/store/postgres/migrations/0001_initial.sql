@@ -214,6 +214,17 @@ CREATE TABLE outlast.runs (
   PRIMARY KEY (job, token)
 );
 
+-- Lines that a run logged. `first` is the number of a chunk's first line; a chunk from the middle of
+-- a long log is deleted.
+CREATE TABLE outlast.logs (
+  job uuid NOT NULL,
+  token integer NOT NULL CONSTRAINT token_rises CHECK (token > 0),
+  first integer NOT NULL CONSTRAINT line_number CHECK (first > 0),
+  lines integer NOT NULL CONSTRAINT line_count CHECK (lines > 0),
+  text text COLLATE "C" NOT NULL CONSTRAINT chunk_size CHECK (octet_length(text) <= 65536),
+  PRIMARY KEY (job, token, first)
+);
+
 -- Finds the workers that no run references: their rows are deleted.
 CREATE INDEX runs_worker ON outlast.runs (worker);
 

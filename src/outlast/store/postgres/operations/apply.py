@@ -27,6 +27,7 @@ from outlast.store.postgres.operations.apply_writes import (
     write_events,
 )
 from outlast.store.postgres.operations.base import PostgresOperations, require_open
+from outlast.store.postgres.operations.logs import log_values
 from outlast.store.postgres.operations.positions import move_or_edit
 from outlast.store.postgres.operations.savepoint import (
     is_data_error,
@@ -92,10 +93,11 @@ class PostgresApplyOperations(PostgresOperations):
 
     async def _finish_plain(self, batch: "ApplyBatch", numbers: Sequence[int]) -> None:
         changes = [batch.changes[n] for n in numbers]
-        values = _finish_values(changes) | {"now": self._now}
+        statement, values = _finish_statement(changes)
+        values["now"] = self._now
         async with self._pool.connection("apply").acquire() as runner:
             batch.mark_sent(numbers)
-            [(places, count)] = await runner.fetch("finish.plain", values)
+            [(places, count)] = await runner.fetch(statement, values)
         if count:
             self._notify(Notification(ended=True))
         written = numbers if places is None else [numbers[place - 1] for place in places]
@@ -164,6 +166,15 @@ class ApplyBatch:
     def unknown_jobs(self) -> frozenset[str]:
         """Jobs of which a change may have been written although its reply was lost."""
         return frozenset(self.changes[number].job_id for number in self._unknown)
+
+
+def _finish_statement(changes: Sequence[Change]) -> tuple[str, dict[str, Any]]:
+    """Return the statement that finishes runs, with its values; logs are sent if there are any."""
+    values = _finish_values(changes)
+    logged = [(n, c.log) for n, c in enumerate(changes, 1) if c.log is not None]
+    if not logged:
+        return "finish.plain", values
+    return "finish.logged", values | log_values(logged, "log_numbers", "drop_numbers")
 
 
 def _finish_values(changes: Sequence[Change]) -> dict[str, Any]:

@@ -6,10 +6,13 @@ from typing import Any
 from outlast.core.decide import Change, Guard
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventKind
+from outlast.core.ids import JobId
+from outlast.core.run import Lease
 from outlast.core.state import RunStatus, State
 from outlast.store.postgres.operations.apply_lookup import LockedJob, moves_or_edits
 from outlast.store.postgres.operations.apply_resolution import ResolvedChange
 from outlast.store.postgres.operations.groups import advance, lock_groups
+from outlast.store.postgres.operations.logs import write_values
 from outlast.store.postgres.operations.reservations import end_reservations
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork
 from outlast.store.rows.jobs import to_json_param
@@ -20,6 +23,7 @@ async def write_changes(work: PostgresUnitOfWork, changes: Sequence[ResolvedChan
 
     No job may occur twice.
     """
+    await _write_logs(work, [r for r in changes if r.closes])
     await _close(work, [r for r in changes if r.closes])
     await _close_missing(work, [r for r in changes if r.change.run_id is not None])
     await _requeue(work, [r for r in changes if r.requeues])
@@ -55,10 +59,9 @@ def _event(change: Change, resolved: ResolvedChange | None) -> tuple[Any, ...] |
 
 
 def _event_row(resolved: ResolvedChange) -> tuple[Any, ...]:
-    """Return the event of a change; the error of a failed run is in the run itself."""
+    """Return the event of a change."""
     has_run = resolved.run is not None or resolved.is_detached or resolved.to is State.RUNNING
-    detail = None if resolved.run is RunStatus.FAILED else resolved.change.error
-    run_id = resolved.run_id if has_run else None
+    detail, run_id = resolved.change.event_detail, resolved.run_id if has_run else None
     return resolved.job, resolved.kind, resolved.token, run_id, resolved.reason, detail
 
 
@@ -93,6 +96,15 @@ def _member(resolved: ResolvedChange) -> tuple[Any, ...]:
     was_blocked = resolved.locked.state is State.BLOCKED
     group = (it.root_seq, it.member_group_id, it.mode, it.on_failure)
     return resolved.job, resolved.token, *group, resolved.to, was_blocked
+
+
+async def _write_logs(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:
+    """Write the last lines of runs, before they are closed."""
+    logged = [
+        (Lease(JobId(r.job), r.token), r.change.log) for r in changes if r.change.log is not None
+    ]
+    if logged:
+        await work.rows("logs.write", **write_values(logged))
 
 
 async def _close(work: PostgresUnitOfWork, changes: Sequence[ResolvedChange]) -> None:

@@ -65,6 +65,9 @@ SELECT
       WHERE h.job = j.id
     ),
     '[]'
+  )::text,
+  coalesce(
+    (SELECT json_agg(DISTINCT l.token) FROM outlast.logs AS l WHERE l.job = j.id), '[]'
   )::text
 FROM (
   SELECT * FROM outlast.jobs WHERE seq > :after::bigint ORDER BY seq LIMIT :limit::bigint
@@ -100,6 +103,17 @@ UNION ALL
   SELECT 'label', json_build_array('labels label=' || x.label || ' job=' || x.job)::text, x.label,
     NULL
   FROM outlast.labels AS x
+  WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
+  LIMIT :limit::bigint
+)
+UNION ALL
+(
+  SELECT
+    'log',
+    json_build_array('logs job=' || x.job || ' token=' || x.token || ' first=' || x.first)::text,
+    '',
+    NULL
+  FROM outlast.logs AS x
   WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
   LIMIT :limit::bigint
 )

@@ -178,6 +178,7 @@ DELETE FROM outlast.reservations WHERE status <> 'active' AND job = ANY(:jobs::u
 DELETE FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]);
 
 -- @delete_runs
+WITH logs AS (DELETE FROM outlast.logs WHERE job = ANY(:jobs::uuid[]))
 DELETE FROM outlast.runs WHERE job = ANY(:jobs::uuid[]);
 
 -- @delete_ends

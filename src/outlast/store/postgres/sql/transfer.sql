@@ -75,6 +75,19 @@ WHERE j.seq >= :seq::bigint AND (j.seq > :seq::bigint OR r.token > :token::bigin
 ORDER BY j.seq, r.token
 LIMIT :limit::bigint;
 
+-- @logs
+-- Without those of open runs.
+SELECT j.seq, l.token, l.first, j.id, l.lines, l.text
+FROM outlast.jobs AS j
+CROSS JOIN LATERAL (
+  SELECT * FROM outlast.logs AS i WHERE i.job = j.id ORDER BY i.token, i.first OFFSET 0
+) AS l
+WHERE j.seq >= :seq::bigint
+  AND (j.seq > :seq::bigint OR (l.token, l.first) > (:token::integer, :first::integer))
+  AND (SELECT 1 FROM outlast.runs AS r WHERE r.job = j.id AND r.token = l.token) IS NOT NULL
+ORDER BY j.seq, l.token, l.first
+LIMIT :limit::bigint;
+
 -- @events
 SELECT id, job, queue, at, kind, token, run_id, reason, detail
 FROM outlast.events
@@ -362,6 +375,18 @@ CROSS JOIN LATERAL (
 ) AS k
 WHERE (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job_id) IS NOT NULL
 ON CONFLICT (job, token) DO NOTHING;
+
+-- @put_logs
+INSERT INTO outlast.logs (job, token, first, lines, text)
+SELECT l.job_id, l.token, l.first, l.lines, l.text
+FROM json_to_recordset(:rows::json) AS l (
+  job_id uuid, token integer, first integer, lines integer, text text
+)
+WHERE (
+  SELECT 1 FROM outlast.runs AS r WHERE r.job = l.job_id AND r.token = l.token
+) IS NOT NULL
+ON CONFLICT (job, token, first) DO UPDATE
+SET lines = excluded.lines, text = excluded.text;
 
 -- @put_events
 INSERT INTO outlast.events (id, job, queue, at, kind, token, run_id, reason, detail)

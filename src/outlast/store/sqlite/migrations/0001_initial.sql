@@ -184,6 +184,17 @@ CREATE TABLE outlast_runs (
   PRIMARY KEY (job, token)
 ) WITHOUT ROWID;
 
+-- Lines that a run logged. `first` is the number of a chunk's first line; a chunk from the middle of
+-- a long log is deleted.
+CREATE TABLE outlast_logs (
+  job INTEGER NOT NULL REFERENCES outlast_jobs (seq) ON DELETE CASCADE,
+  token INTEGER NOT NULL CONSTRAINT token_rises CHECK (token > 0),
+  first INTEGER NOT NULL CONSTRAINT line_number CHECK (first > 0),
+  lines INTEGER NOT NULL CONSTRAINT line_count CHECK (lines > 0),
+  text TEXT NOT NULL CONSTRAINT chunk_size CHECK (length(CAST(text AS BLOB)) <= 65536),
+  PRIMARY KEY (job, token, first)
+) WITHOUT ROWID;
+
 -- Finds workers without runs, whose rows can be deleted.
 CREATE INDEX outlast_runs_worker ON outlast_runs (worker);
 

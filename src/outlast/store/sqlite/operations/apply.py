@@ -7,12 +7,14 @@ from itertools import compress
 
 from outlast.core.decide import SUCCESS, Change, Guard, Transition
 from outlast.core.event import EventKind
+from outlast.core.run import Lease
 from outlast.core.state import FINAL, WAITING, State
 from outlast.store.contract.transfer import allowed_while_sealed
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.base import SqliteOperations
 from outlast.store.sqlite.operations.groups import advance_groups
+from outlast.store.sqlite.operations.logs import write as write_logs
 from outlast.store.sqlite.operations.positions import rearrange
 from outlast.store.sqlite.operations.savepoint import in_savepoint
 from outlast.store.sqlite.writer import WriteTransaction
@@ -73,6 +75,7 @@ def _has_distinct_jobs(changes: Sequence[Change]) -> bool:
 
 
 def _apply_batch(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
+    write_logs(tx, [(Lease(c.job_id, c.token), c.log) for c in changes if c.log is not None])
     if all(change.move is SUCCESS and not _has_extras(change) for change in changes):
         return _succeed(tx, changes)
     return _apply_any(tx, changes)

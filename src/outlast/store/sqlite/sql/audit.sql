@@ -46,7 +46,8 @@ SELECT
     WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
   ),
   j.metadata,
-  (SELECT json_group_array(h.label) FROM outlast_labels AS h WHERE h.job = j.seq)
+  (SELECT json_group_array(h.label) FROM outlast_labels AS h WHERE h.job = j.seq),
+  (SELECT json_group_array(DISTINCT l.token) FROM outlast_logs AS l WHERE l.job = j.seq)
 FROM outlast_jobs AS j
 LEFT JOIN outlast_waiting AS w ON w.job = j.seq
 LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
@@ -80,6 +81,13 @@ UNION ALL
 SELECT * FROM (
   SELECT 'label', json_array('labels label=' || x.label || ' job=' || x.job), x.label, NULL
   FROM outlast_labels AS x
+  WHERE NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.seq = x.job)
+  LIMIT :limit
+)
+UNION ALL
+SELECT * FROM (
+  SELECT 'log', json_array('logs job=' || x.job || ' token=' || x.token || ' first=' || x.first), '', NULL
+  FROM outlast_logs AS x
   WHERE NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.seq = x.job)
   LIMIT :limit
 )

@@ -195,7 +195,7 @@ CROSS JOIN outlast_jobs AS j ON j.seq = p.job
 WHERE j.member_of IS NOT NULL;
 
 -- @delete_selected
--- Runs, ends and events are deleted by cascade; keys and slots stay.
+-- Runs, logs, ends and events are deleted by cascade; keys and slots stay.
 DELETE FROM outlast_jobs
 WHERE seq IN (SELECT job FROM temp.outlast_selected)
   OR root IN (SELECT job FROM temp.outlast_selected);

@@ -74,6 +74,16 @@ WHERE (r.job, r.token) > (:seq, :token)
 ORDER BY r.job, r.token
 LIMIT :limit;
 
+-- @logs
+-- Without those of open runs.
+SELECT l.job, l.token, l.first, j.id, l.lines, l.text
+FROM outlast_logs AS l
+CROSS JOIN outlast_runs AS r ON r.job = l.job AND r.token = l.token
+CROSS JOIN outlast_jobs AS j ON j.seq = l.job
+WHERE (l.job, l.token, l.first) > (:seq, :token, :first)
+ORDER BY l.job, l.token, l.first
+LIMIT :limit;
+
 -- @events
 SELECT e.id, j.id, e.queue, e.at, e.kind, e.token, e.run_id, e.reason, e.detail
 FROM outlast_events AS e
@@ -278,6 +288,15 @@ FROM outlast_jobs AS j
 CROSS JOIN outlast_workers AS k ON k.instance_id = :holder AND k.boot_id = :boot_id
 WHERE j.id = :job_id
   AND NOT EXISTS (SELECT 1 FROM outlast_runs AS r WHERE r.run_id = :run_id);
+
+-- @put_logs
+INSERT INTO outlast_logs (job, token, first, lines, text)
+SELECT r.job, r.token, :first, :lines, :text
+FROM outlast_jobs AS j
+CROSS JOIN outlast_runs AS r ON r.job = j.seq AND r.token = :token
+WHERE j.id = :job_id
+ON CONFLICT (job, token, first) DO UPDATE
+SET lines = excluded.lines, text = excluded.text;
 
 -- @put_events
 INSERT INTO outlast_events (id, job, queue, at, kind, token, run_id, reason, detail)

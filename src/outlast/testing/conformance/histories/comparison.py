@@ -13,6 +13,7 @@ from outlast.core.group import Group
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
+from outlast.core.run_log import LogChunk
 from outlast.core.state import WAITING, State
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
@@ -26,7 +27,8 @@ from outlast.verify import verify
 MakeStore = Callable[[FakeClock, Ids], Store]
 Answer = TypeVar("Answer")
 Seen = list[Job | None]
-History = tuple[list[RunRecord], list[EventRecord], Seen]
+Log = tuple[list[tuple[int, LogChunk]], dict[int, int]]
+History = tuple[list[RunRecord], list[EventRecord], Seen, Log]
 GroupView = tuple[list[Group], list[bool | None], list[list[JobId]]]
 View = tuple[Seen, dict[tuple[str, State], int], list[list[JobId]], list[History], GroupView]
 MANY = 10_000
@@ -101,6 +103,7 @@ class StoreComparison:
         """Compare every job, every list, and the history of what was touched since last time."""
         jobs, *_ = self.both(lambda store: _view(store, self.known, self.touched, self.groups))
         self.both(lambda store: store.reservations(limit=MANY))
+        self.both(lambda store: store.refusals(sorted(self.touched)))
         self.touched.clear()
         self._since = 0
         self._saw(jobs)
@@ -162,7 +165,8 @@ async def _crowd(store: Store, groups: Sequence[str]) -> GroupView:
 
 async def _history(store: Store, job_id: JobId) -> History:
     events = [replace(event, id=0) for event in await store.events(job_id)]
-    return await store.runs(job_id), events, _without_seqs(await store.chain(job_id))
+    log = await store.log_chunks(job_id, limit=MANY), await store.log_lengths(job_id)
+    return await store.runs(job_id), events, _without_seqs(await store.chain(job_id)), log
 
 
 async def _stream(store: Store) -> list[EventRecord]:

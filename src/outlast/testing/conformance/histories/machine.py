@@ -31,6 +31,7 @@ from outlast.core.ids import JobId
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.run import LeaseHolder
+from outlast.core.run_log import LogChunk, LogWrite
 from outlast.core.schedule import Plan, SlotOutcome
 from outlast.core.state import Loss
 from outlast.core.worker import WorkerInfo
@@ -203,6 +204,15 @@ class HistoryMachine(RuleBasedStateMachine):
         self.twins.both(lambda store: store.record_progress(reports))
         self.twins.touched.update(lease.job_id for lease in leases)
 
+    def write_logs(self, backs: Sequence[int], firsts: Sequence[int]) -> None:
+        leases = [steps.lease_of(job) for back in backs for job in steps.pick(self.seen, back)]
+        writes = [
+            (lease, LogWrite((LogChunk(first, 2, f"{first}"),), (first - 2,)))
+            for lease, first in zip(leases, firsts, strict=False)
+        ]
+        self.twins.both(lambda store: store.write_logs(writes))
+        self.twins.touched.update(lease.job_id for lease in leases)
+
     def register_worker(self, worker: WorkerInfo) -> None:
         self.twins.both(lambda store: store.register_worker(worker))
         self.twins.both(lambda store: store.workers())
@@ -373,6 +383,8 @@ class HistoryMachine(RuleBasedStateMachine):
             change = decide(job, event, new_id=self._new_id)
         except TransitionRefused:
             return None
+        if int(change.job_id[-1], 16) % 3 == 0:
+            change = change.with_log(LogWrite((LogChunk(20, 1, "end"),), (3,)))
         if change.move.run is None or int(change.job_id[-1], 16) % 2:
             return change
         return replace(change, exit_code=change.token, log_path=f"{change.job_id}.log")

@@ -26,12 +26,14 @@ from outlast.core.event import (
     Snoozed,
     Stopped,
     Succeeded,
+    Unfit,
 )
 from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit
+from outlast.core.refusals import Refusals
 from outlast.core.run import LeaseHolder
 from outlast.core.schedule import JobBlueprint, Plan, SlotOutcome, TimeRule
 from outlast.core.state import Loss, State
@@ -161,6 +163,8 @@ PLANS: Final = tuple(
 )
 """Schedules whose slots are those of the drafts, or their own."""
 
+_REFUSED: Final = Refusals(count=3, since=START, workers=("worker-1", "worker-2"))
+
 EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
     {
         State.RUNNING: (
@@ -171,6 +175,9 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
             Released("drain"),
             Snoozed(ZERO),
             Snoozed(HOUR, "later"),
+            Unfit("no field", "worker-1", HOUR),
+            Unfit("no field", "worker-2", HOUR, _REFUSED, age=SECOND),
+            Unfit(LONG, "worker-1", ZERO),
             CancelRequested("enough"),
             CancelRequested("enough"),
             CancelRequested(),
@@ -203,7 +210,7 @@ def _step(verb: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[S
 
 _BACK = st.integers(0, 7)
 _PICKS = st.lists(
-    st.tuples(_mostly(2, True, False), _BACK, st.integers(0, 15)), min_size=1, max_size=5
+    st.tuples(_mostly(2, True, False), _BACK, st.integers(0, 18)), min_size=1, max_size=5
 )
 _SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
 _LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
@@ -288,6 +295,14 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
             "record_progress",
             backs=st.lists(_BACK, min_size=1, max_size=3),
             texts=st.lists(st.sampled_from(["1", '{"done":2}', "{"]), min_size=3, max_size=3),
+        ),
+    ),
+    (
+        1,
+        _step(
+            "write_logs",
+            backs=st.lists(_BACK, min_size=1, max_size=3),
+            firsts=st.lists(st.sampled_from([1, 3, 5]), min_size=3, max_size=3),
         ),
     ),
     (1, _step("register_worker", worker=_WORKERS)),
