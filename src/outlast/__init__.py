@@ -76,11 +76,15 @@ if _typing.TYPE_CHECKING:
         UnfitParams,
         WaitTimeout,
     )
+    from outlast.job_module import JobModule
+    from outlast.jobs.bulk import BulkResult
     from outlast.jobs.enqueue_many import PartialEnqueueError
     from outlast.jobs.envelopes import PayloadCodec
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
+    from outlast.jobs.job_search import JobPage
     from outlast.jobs.jobtype import Bound, JobType
+    from outlast.jobs.queue_declaration import DeclaredQueue
     from outlast.run_context import Run
     from outlast.scheduler.preview import Upcoming
     from outlast.store.contract.queues import Queue
@@ -92,6 +96,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Backoff",
     "Bound",
+    "BulkResult",
     "CallerError",
     "Cancel",
     "ClockSkewTooLarge",
@@ -99,6 +104,7 @@ __all__ = [
     "Command",
     "CommandFailed",
     "ConfigurationError",
+    "DeclaredQueue",
     "DuplicateJob",
     "EncodedPayload",
     "EventRecord",
@@ -117,8 +123,10 @@ __all__ = [
     "InvalidSchedule",
     "InvalidType",
     "Job",
+    "JobModule",
     "JobNotFound",
     "JobNotSucceeded",
+    "JobPage",
     "JobType",
     "LeaseLost",
     "Lineage",
@@ -272,6 +280,10 @@ _NAMES_BY_MODULE: _typing.Final = {
         "UnfitParams",
         "WaitTimeout",
     ),
+    "outlast.job_module": ("JobModule",),
+    "outlast.jobs.bulk": ("BulkResult",),
+    "outlast.jobs.job_search": ("JobPage",),
+    "outlast.jobs.queue_declaration": ("DeclaredQueue",),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
     "outlast.jobs.envelopes": ("PayloadCodec",),
     "outlast.jobs.groups": ("GroupHandle",),

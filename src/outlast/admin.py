@@ -1,6 +1,6 @@
 """Operator half of the app: read, cancel, retry, move and edit stored jobs."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,13 +12,14 @@ from outlast.core.lineage import Lineage
 from outlast.core.run import RunRecord
 from outlast.core.run_log import LogLine
 from outlast.core.state import State
-from outlast.jobs import job_search, positions, retry
+from outlast.jobs import positions, retry
 from outlast.jobs.client import Client
 from outlast.jobs.completion import job_id_of, missing
 from outlast.jobs.event_stream import event_stream
 from outlast.jobs.explanation import explain_job
 from outlast.jobs.groups import GroupManager
 from outlast.jobs.handle import Handle
+from outlast.jobs.job_manager import JobManager
 from outlast.jobs.positions import End
 from outlast.jobs.queues import QueueManager
 from outlast.jobs.run_logs import logs_of
@@ -38,6 +39,11 @@ class Admin:
         return QueueManager(self._client)
 
     @property
+    def jobs(self) -> JobManager:
+        """Jobs by condition: find, page, retry, cancel."""
+        return JobManager(self._client)
+
+    @property
     def groups(self) -> GroupManager:
         """Jobs watched together: start, get, list, handle, cancel."""
         return GroupManager(self._client)
@@ -45,36 +51,6 @@ class Admin:
     async def get(self, job_id: str) -> Job:
         """Return the job as it is stored now."""
         return await self._client.find(job_id_of(job_id))
-
-    async def find(
-        self,
-        *,
-        states: Iterable[str] | None = None,
-        queue: str | None = None,
-        type: str | None = None,  # noqa: A002 - a job's own word
-        key: str | None = None,
-        tags: Iterable[str] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        limit: int = 100,
-        before: Job | None = None,
-    ) -> list[Job]:
-        """Return stored jobs, the newest first: `await app.find(states=["dead_letter"])`.
-
-        Without arguments it returns the last 100 jobs. For the next page pass the last job as
-        `before`. A `key` finds the jobs enqueued with it as `key` or `active_key`, `tags` and
-        `meta` those that have all of them.
-        """
-        return await job_search.find_jobs(
-            self._client,
-            states=states,
-            queue=queue,
-            type=type,
-            key=key,
-            tags=tags,
-            meta=meta,
-            limit=limit,
-            before=before,
-        )
 
     async def runs(self, job_id: str) -> list[RunRecord]:
         """Return every run of a job, the first one first."""
@@ -146,23 +122,6 @@ class Admin:
         ended, succeeded, or is delivered once; DuplicateJob if it was retried meanwhile.
         """
         return await retry.retry(self._client, job_id_of(job_id))
-
-    async def retry_many(
-        self,
-        *,
-        states: Iterable[str] | None = None,
-        queue: str | None = None,
-        type: str | None = None,  # noqa: A002 - a job's own word
-        limit: int = 1000,
-    ) -> list[Handle[Any]]:
-        """Retry many jobs, the newest first: `await app.retry_many(queue="mail")`.
-
-        The default of `states` is dead letters alone. Jobs that were retried already and jobs
-        that are delivered once are left out, so the call is idempotent.
-        """
-        return await retry.retry_many(
-            self._client, states=states, queue=queue, type=type, limit=limit
-        )
 
     async def move(
         self,

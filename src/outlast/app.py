@@ -1,53 +1,49 @@
 """The app: job types, schedules and workers over one store."""
 
 import secrets
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from random import SystemRandom
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
-    Concatenate,
     ParamSpec,
     Self,
     TypeVar,
     Unpack,
     cast,
-    overload,
 )
 
 from outlast.admin import Admin
+from outlast.app_declarations import CodeDeclarations, DeclarationSet
 from outlast.app_hooks import Hooks
-from outlast.app_name import app_name, calling_frame
+from outlast.app_name import app_name, calling_frame, place_of
 from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
-from outlast.core.duration import Duration
 from outlast.core.ids import Ids
-from outlast.core.log_capture import LogCapture
-from outlast.core.retry import Backoff, Delays
+from outlast.job_module import JobModule, modules_of
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
-from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
+from outlast.jobs.client_source import ClientSource
+from outlast.jobs.enqueue_by_name import enqueue_by_name
 from outlast.jobs.envelopes import Envelopes, PayloadCodec
-from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.handle import Handle
-from outlast.jobs.handler_class import default_name
-from outlast.jobs.jobtype import Bound, JobType
+from outlast.jobs.jobtype import Bound
 from outlast.jobs.lifespan import NO_LIFESPAN, check_lifespan
-from outlast.jobs.policy import DeliveryName, ErrorNames, MetadataOptions, Policy, VerdictName
+from outlast.jobs.middleware import Middleware
+from outlast.jobs.options import JobOptions
+from outlast.jobs.policy import DeliveryName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
 from outlast.process_identity import default_instance_id
-from outlast.run_context import Run
 from outlast.store.contract import Capability, HasPollingDefaults, Store
 from outlast.store.open import open_store, url_from_environment
 from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
 if TYPE_CHECKING:
-    from outlast.scheduler.plan_builder import ScheduleOptions
     from outlast.scheduler.schedules import ScheduleDeclaration, ScheduleManager
     from outlast.worker.embedded import BackgroundServices, Worker
     from outlast.worker.engine import WorkerEngine
@@ -57,7 +53,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Outlast(Hooks, Admin):
+class Outlast(CodeDeclarations, Hooks, Admin):
     """Durable jobs over one store.
 
     `app = Outlast("sqlite:///jobs.db")`; without a URL the variable OUTLAST_URL names the store.
@@ -95,7 +91,6 @@ class Outlast(Hooks, Admin):
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
         self._failure_sinks = []
-        self._middleware = []
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
         self.settings = _with_store_defaults(given, self._store)
@@ -109,102 +104,46 @@ class Outlast(Hooks, Admin):
             on_queue=self.registry.warn_of_queue,
             envelopes=self.registry.envelopes,
         )
+        middleware: list[Middleware] = []
+        self._code = DeclarationSet(
+            source=ClientSource(self.name, self._client),
+            types=self.registry,
+            middleware=middleware,
+            layers=middleware,
+            schedules=self._declared,
+        )
 
-    @overload
-    def job(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...
-    @overload
-    def job(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
-    @overload
-    def job(
-        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | HandlerEnding]], /
-    ) -> JobType[P, R]: ...
-    @overload
-    def job(
-        self, function: Callable[P, Coroutine[Any, Any, R | HandlerEnding]], /
-    ) -> JobType[P, R]: ...
-    @overload
-    def job(
-        self, function: Callable[Concatenate[Run, P], R | HandlerEnding], /
-    ) -> JobType[P, R]: ...
-    @overload
-    def job(self, function: Callable[P, R | HandlerEnding], /) -> JobType[P, R]: ...
-    @overload
-    def job(
+    async def enqueue(
         self,
+        type_name: str,
+        params: Mapping[str, Any] | None = None,
+        /,
         *,
-        name: str | None = None,
-        delivery: DeliveryName = "lease",
-        retry: Backoff | Delays | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        max_runtime: Duration | None = None,
-        executor: ExecutorName | None = None,
-        errors: ErrorNames | None = None,
-        unknown_error: VerdictName = "transient",
-        log_capture: LogCapture = None,
-        **metadata: Unpack[MetadataOptions],
-    ) -> Decorator: ...
-    def job(
-        self,
-        function: Callable[..., Any] | None = None,
-        *,
-        name: str | None = None,
-        delivery: DeliveryName = "lease",
-        retry: Backoff | Delays | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        max_runtime: Duration | None = None,
-        executor: ExecutorName | None = None,
-        errors: ErrorNames | None = None,
-        unknown_error: VerdictName = "transient",
-        log_capture: LogCapture = None,
-        **metadata: Unpack[MetadataOptions],
-    ) -> Any:
-        """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
+        elsewhere: bool = False,
+        delivery: DeliveryName | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Handle[Any]:
+        """Store a job by the name of its type: `await app.enqueue("send", {"invoice_id": 3})`.
 
-        A handler is `async def`, or `def` (run in a thread), and may take `run: Run` first. Its
-        other params are those of `enqueue`. A class with `payload_model()` and
-        `handle(payload)` is a handler too, instantiated for each run; write
-        `daily = app.job(DailyHandler)`, since mypy ignores decorators of classes.
-
-        Args:
-            function: The handler.
-            name: Name of the job type; default: the name of the handler.
-            delivery: What happens to a run whose worker dies.
-            retry: Backoff and number of attempts; or the waits: `["10s", "1m", "10m"]`, or a
-                function of the retry's number.
-            queue: Default queue of its jobs.
-            priority: Default priority of its jobs.
-            max_runtime: Time limit of a run; for process and command it includes their start.
-            executor: `process` runs the handler in a process that can be killed; `command`
-                runs the Command that it returns.
-            errors: Which exceptions are retried: `{KeyError: "permanent"}`.
-            unknown_error: The class of all other exceptions.
-            log_capture: Whether what its runs log is kept; or from which level: "WARNING".
-            **metadata: `tags`, `headers` and `meta` of its jobs, as in `JobType.options`.
-
-        Raises InvalidType if settings contradict each other.
+        The options are those of `JobType.options`. TypeNotFound, with the nearest name, if this
+        app has no such type; InvalidParams if the params do not match it. `elsewhere=True` says
+        that the code is in another app, whose workers check the params when they claim the job:
+        it then has the defaults of an app, and `delivery` if you give one.
         """
+        return await enqueue_by_name(
+            self._client, self.registry, type_name, params,
+            elsewhere=elsewhere, delivery=delivery, options=options,
+        )  # fmt: skip
 
-        def register(handler: Callable[..., Any]) -> JobType[..., Any]:
-            policy = Policy.new(
-                name=default_name(handler) if name is None else name,
-                delivery=delivery,
-                retry=retry,
-                queue=queue,
-                priority=priority,
-                max_runtime=max_runtime,
-                executor=executor,
-                errors=errors,
-                unknown_error=unknown_error,
-                log_capture=log_capture,
-                **metadata,
-            )
-            job_type: JobType[..., Any] = JobType(handler, policy, self._client, self._middleware)
-            self.registry.add(job_type)
-            return job_type
+    def include(self, module: JobModule | ModuleType) -> None:
+        """Include a part of the app: `app.include(billing.jobs)`, or `app.include(billing)`.
 
-        return register if function is None else register(function)
+        A JobModule is included once, in one app. InvalidType, InvalidSchedule or InvalidArgument
+        if a name is declared twice; then nothing of it is included.
+        """
+        place = place_of(calling_frame())
+        for each in modules_of(module):
+            each.join(self._code, place)
 
     async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
         """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
@@ -231,7 +170,8 @@ class Outlast(Hooks, Admin):
         tells the processes of `executor="process"` where the app is; the default is the module
         of each such handler.
         """
-        from outlast.worker.embedded import Worker  # noqa: PLC0415 - loaded on demand
+        from outlast.scheduler.loop import sync_declared  # noqa: PLC0415 - loaded on demand
+        from outlast.worker.embedded import Worker  # noqa: PLC0415 - same
 
         return Worker(
             self._store,
@@ -249,6 +189,7 @@ class Outlast(Hooks, Admin):
             app_name=self.name,
             declared_schedules=lambda: sorted(self._declared),
             lifespan=self._new_lifespan() or NO_LIFESPAN,
+            write_queues=partial(sync_declared, self.sync_queues, what="queues"),
         )
 
     def _background_services(self) -> "BackgroundServices":
@@ -304,36 +245,6 @@ class Outlast(Hooks, Admin):
         """Stored job definitions by name: get, list, save, remove, enqueue, options."""
         return TemplateManager(self._client, self.registry)
 
-    def schedule(
-        self,
-        name: str,
-        cron: str | None = None,
-        job_type: JobType[..., Any] | str | None = None,
-        *,
-        coalesce: bool,
-        misfire_grace: Duration,
-        **options: Unpack["ScheduleOptions"],
-    ) -> None:
-        """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
-
-        `every="15m"` replaces the cron expression, `template="weekly"` the type. A worker writes
-        the declaration to the store when it starts; later edits in the store are kept until the
-        declaration changes. If no live worker declares it for ten minutes, it is disabled
-        (`undeclared`). After an outage, slots late by more than `misfire_grace` are
-        `missed`; of the others each runs, or with `coalesce` only the last one.
-        """
-        from outlast.scheduler.schedules import declare  # noqa: PLC0415 - loaded on demand
-
-        asked: dict[str, Any] = {
-            **options,
-            "cron": cron,
-            "job_type": job_type,
-            "coalesce": coalesce,
-            "misfire_grace": misfire_grace,
-        }
-        self._declared[name] = declare(name, asked, self._declared)
-        self.registry.tell_watchers()
-
     @property
     def schedules(self) -> "ScheduleManager":
         """Stored schedules by name: get, list, save, edit, remove, pause, resume, run, …."""
@@ -345,6 +256,11 @@ class Outlast(Hooks, Admin):
         """Write the schedules that this app declares to the store, as its workers do."""
         if self._declared:
             await self.schedules.sync(self._declared, app=self.name)
+
+    async def sync_queues(self) -> None:
+        """Write the queues that this app declares to the store, as its workers do."""
+        if self._code.queues:
+            await self.queues.sync(self._code.queues.values(), app=self.name)
 
     @property
     def store(self) -> Store:

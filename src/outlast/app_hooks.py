@@ -1,4 +1,4 @@
-"""What an app calls around its runs: lifespan, middleware and failure sinks."""
+"""What an app calls around its runs: lifespan and failure sinks."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -9,9 +9,7 @@ from outlast.core.failure import Sink
 from outlast.core.failure_sink import FailureSink
 from outlast.core.limits import repr_short
 from outlast.jobs.lifespan import Lifespan
-from outlast.jobs.middleware import Middleware, check_middleware
 
-M = TypeVar("M", bound=Middleware)
 S = TypeVar("S", bound=Sink)
 
 
@@ -21,22 +19,6 @@ class Hooks:
     settings: Settings
     _lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
     _failure_sinks: list[FailureSink]
-    _middleware: list[Middleware]
-
-    def around(self, middleware: M) -> M:
-        """Run a function around each handler: `@app.around`.
-
-        It takes the run and yields once, where the handler runs; it is a plain or an async
-        generator function. The first one registered is the outermost. `value = yield` is what
-        the handler returned, and an error of the handler is raised there. The run keeps both,
-        unless the middleware raises an error: that becomes the error of the run.
-
-        Around a `def` handler, async middleware runs on the event loop, outside the plain one,
-        which runs in the handler's thread. Raises InvalidType if it is no such function.
-        """
-        check_middleware(middleware)
-        self._middleware.append(middleware)
-        return middleware
 
     def _new_lifespan(self) -> Lifespan | None:
         """Return the lifespan for one process or worker, not started; None if there is none."""

@@ -28,3 +28,8 @@ def app_name(given: str | None, creator: FrameType | None) -> str:
 def calling_frame() -> FrameType | None:
     """Return the frame that called the caller of this function."""
     return sys._getframe(2)  # noqa: SLF001 - the documented way to find the caller
+
+
+def place_of(frame: FrameType | None) -> str:
+    """Return where the code of a frame is, for messages: `billing, line 12`."""
+    return UNKNOWN if frame is None else f"{frame.f_globals.get('__name__')}, line {frame.f_lineno}"

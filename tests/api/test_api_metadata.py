@@ -110,13 +110,13 @@ async def test_find_takes_tags_and_meta(send, outlast):
     two = await send.options(meta={"tenant": "acme", "v": 2}).enqueue(2)
 
     async def found(**filters):
-        return [job.id for job in await outlast.app.find(**filters)]
+        return [job.id async for job in outlast.app.jobs.find(**filters)]
 
-    assert await found(tags=["mail"]) == [two.id, one.id]
-    assert await found(tags=["mail", "urgent"]) == [one.id]
+    assert await found(tag=["mail"]) == [two.id, one.id]
+    assert await found(tag=["mail", "urgent"]) == [one.id]
     assert await found(meta={"tenant": "acme"}) == [two.id, one.id]
     assert await found(meta={"tenant": "acme", "v": 2}) == [two.id]
-    assert await found(tags=["urgent"], meta={"v": 2}) == []
+    assert await found(tag=["urgent"], meta={"v": 2}) == []
 
 
 def test_a_handler_process_is_told_the_metadata():
@@ -164,7 +164,7 @@ async def test_metadata_that_no_job_can_have_is_refused_before_anything_is_store
     with pytest.raises(InvalidJob, match=message):
         await plain.options(**given).enqueue()
 
-    assert await outlast.app.find() == []
+    assert (await outlast.app.jobs.page()).jobs == []
 
 
 async def test_what_type_and_call_have_together_is_limited(outlast):
@@ -187,8 +187,8 @@ def test_metadata_of_a_type_is_checked_where_it_is_declared():
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        ({"tags": "urgent"}, "give a list"),
-        ({"tags": [""]}, "a tag is ''"),
+        ({"tag": 3}, "give a list"),
+        ({"tag": [""]}, "a tag is ''"),
         ({"meta": ["tenant"]}, "give a mapping"),
         ({"meta": {"a b": 1}}, "a name in meta is"),
         ({"meta": {"a": [1]}}, "cannot be matched"),
@@ -197,4 +197,4 @@ def test_metadata_of_a_type_is_checked_where_it_is_declared():
 )
 async def test_a_filter_that_no_job_can_match_is_refused(outlast, filters, message):
     with pytest.raises(InvalidArgument, match=message):
-        await outlast.app.find(**filters)
+        await outlast.app.jobs.page(**filters)

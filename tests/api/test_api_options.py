@@ -114,8 +114,10 @@ async def test_a_once_job_says_which_slot_it_takes(report, outlast):
     for ask in (report.enqueue, report.options(key="k").enqueue):
         with pytest.raises(InvalidJob, match='"report" is delivered once per slot; say which'):
             await ask()
-    with pytest.raises(InvalidJob, match="say which one"):
-        report.bind()
+    bound = report.bind()  # for a schedule, whose slots it gets
+    for take in (outlast.app.enqueue_many, outlast.app.groups.start):
+        with pytest.raises(InvalidJob, match="say which one"):
+            await take([bound])
     with pytest.raises(InvalidJob, match="slot is of series 'other'; the slots of \"report\""):
         report.options(slot=Slot(series="other", at=MIDNIGHT))
     with pytest.raises(InvalidJob, match='max_attempts was given, but "report" is delivered once'):

@@ -7,6 +7,7 @@ import pytest
 
 from outlast import (
     Backoff,
+    BulkResult,
     DuplicateJob,
     InvalidArgument,
     JobNotFound,
@@ -67,16 +68,19 @@ async def test_a_retry_whose_active_key_is_taken_is_refused_with_its_holder(app,
         await app.retry(before.id)
 
     assert refused.value.existing == holder.id
-    assert await app.retry_many(queue="mail") == []
+    bulk = await app.jobs.retry(queue="mail")
+    assert (bulk.changed, list(bulk.refused)) == (0, [before.id])
+    assert f"job {holder.id} holds its active key" in bulk.refused[before.id]
 
 
 async def test_of_many_with_one_active_key_one_is_retried(app, dead):
     jobs = [await dead(number, active_key="user:7") for number in range(3)]
 
-    handles = await app.retry_many(queue="mail")
+    done = await app.jobs.retry(queue="mail")
 
-    assert len(handles) == 1
-    assert (await handles[0].read()).retry_of == jobs[-1].id
+    assert done.changed == 1
+    assert (await done.handles[0].read()).retry_of == jobs[-1].id
+    assert done.refused.keys() == {job.id for job in jobs[:-1]}
 
 
 async def test_the_template_and_schedule_are_copied_too(app, store, dead, clock):
@@ -149,7 +153,9 @@ async def test_what_is_delivered_once_is_never_repeated(app, hand, clock):
 
     with pytest.raises(TransitionRefused, match="never repeated"):
         await app.retry(handle.id)
-    assert await app.retry_many(states=["failed"]) == []
+    done = await app.jobs.retry(state="failed")
+    assert done.changed == 0
+    assert "never repeated" in done.refused[handle.id]
 
 
 async def test_an_unknown_job_cannot_be_retried(app):
@@ -186,59 +192,63 @@ async def test_many_are_retried_by_filter(app, dead, hand):
     lane = await dead(9, queue="lane")
     skipped = await dead(8, event=Skipped())
 
-    handles = await app.retry_many(queue="mail")
+    done = await app.jobs.retry(queue="mail")
 
-    jobs = [await handle.read() for handle in handles]
+    jobs = [await handle.read() for handle in done.handles]
     assert [job.retry_of for job in jobs] == [handle.id for handle in reversed(mail)]
-    [other] = await app.retry_many(type="send")
+    assert (done.changed, done.refused, done.is_complete) == (3, {}, True)
+    [other] = (await app.jobs.retry(type="se*")).handles
     assert (await other.read()).retry_of == lane.id
-    [last] = await app.retry_many(states=["skipped", State.CANCELLED])
+    [last] = (await app.jobs.retry(state=["skipped", State.CANCELLED])).handles
     assert (await last.read()).retry_of == skipped.id
-    assert await app.retry_many(type="unheard") == []
+    assert (await app.jobs.retry(type="unheard")).changed == 0
 
 
 async def test_repeating_it_retries_nothing_twice(app, dead, hand):
     before = [await dead(number) for number in range(5)]
 
-    first = await app.retry_many(limit=2)
-    second = await app.retry_many(limit=2)
-    rest = await app.retry_many(limit=100)
+    first = await app.jobs.retry(limit=2)
+    second = await app.jobs.retry(limit=2)
+    rest = await app.jobs.retry(limit=100)
 
-    assert [len(first), len(second), len(rest)] == [2, 2, 1]
-    followed = {(await handle.read()).retry_of for handle in [*first, *second, *rest]}
+    assert [first.changed, second.changed, rest.changed] == [2, 2, 1]
+    assert [first.is_complete, second.is_complete, rest.is_complete] == [False, False, True]
+    handles = [*first.handles, *second.handles, *rest.handles]
+    followed = {(await handle.read()).retry_of for handle in handles}
     assert followed == {handle.id for handle in before}
-    assert await app.retry_many() == []
+    assert await app.jobs.retry() == BulkResult(), "retried ones are left out, and not refused"
 
 
 async def test_many_pages_are_gone_through(app, store, monkeypatch, dead):
-    monkeypatch.setattr("outlast.jobs.retry._PAGE", 2)
-    before = [await dead(number) for number in range(5)]
+    monkeypatch.setattr("outlast.jobs.job_search.PAGE", 2)
+    monkeypatch.setattr("outlast.jobs.bulk.BATCH", 3)
+    before = [await dead(number) for number in range(8)]
     await app.retry(before[3].id)
 
-    assert len(await app.retry_many()) == 4
-    assert await app.retry_many() == []
+    assert (await app.jobs.retry()).changed == 7
+    assert (await app.jobs.retry()).changed == 0
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"states": ["succeeded"]},
-        {"states": ["nonsense"]},
-        {"states": []},
-        {"states": "dead_letter"},
+        {"state": ["succeeded"]},
+        {"state": "nonsense"},
+        {"state": []},
         {"limit": 0},
         {"limit": True},
         {"limit": 10**9},
         {"queue": "two words"},
         {"type": ""},
+        {"states": ["failed"]},
     ],
 )
 async def test_a_filter_that_makes_no_sense_is_refused(app, dead, wrong):
     await dead()
 
     with pytest.raises(InvalidArgument):
-        await app.retry_many(**wrong)
-    assert len(await app.retry_many()) == 1, "nothing had happened"
+        await app.jobs.retry(**wrong)
+    assert (await app.jobs.retry()).changed == 1, "nothing had happened"
 
 
 async def test_the_lineage_of_a_chain_counts_links_and_attempts(app, hand):

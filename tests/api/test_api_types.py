@@ -174,7 +174,7 @@ async def test_a_name_is_registered_once(app):
     app.job(name="send")(lambda: None)
 
     with pytest.raises(
-        InvalidType, match='"send" is registered already; give one of them a `name='
+        InvalidType, match=r'"send" is registered already, by .*; give one of them a `name='
     ):
         app.job(name="send")(lambda: None)
 

@@ -205,8 +205,15 @@ class Queue(Model):
     pause: Pause | None
 
 
+class DeclaredQueue(Model):
+    name: str
+    app: str
+    settings: dict[str, str | int | None]
+
+
 class ListedQueue(Model):
     queue: Queue
+    declared: DeclaredQueue | None
     jobs: dict[JobState, int]
     capped: list[JobState] = []
 

@@ -44,7 +44,7 @@ def test_finished_jobs_do_not_hide_one_to_cancel(cli: Cli, monkeypatch: pytest.M
     for n in range(3):
         cli.enqueue("add", f'{{"left": {n}}}')
     cli.burst()
-    monkeypatch.setattr(job_search, "PAGE", 1)
+    monkeypatch.setattr("outlast.jobs.job_search.PAGE", 1)
     monkeypatch.setattr(cancel_retry, "search_jobs", partial(job_search.search_jobs, most=2))
 
     cli.out("cancel", "type:add", "--yes")

@@ -13,7 +13,8 @@ import click.testing
 import pytest
 
 import outlast.cli
-from outlast.cli.job_filter import _argument, parse
+from outlast.cli.job_filter import parse
+from outlast.jobs.job_filter import _argument
 
 from .conftest import Cli
 from .hostile_store import PAYLOADS, build

@@ -8,9 +8,10 @@ import typing
 import pytest
 
 import outlast
-from outlast import GroupHandle, Handle, JobType, Outlast, Worker, errors
+from outlast import GroupHandle, Handle, JobModule, JobType, Outlast, Worker, errors
 from outlast.errors import OutlastError
 from outlast.jobs.groups import GroupManager
+from outlast.jobs.job_manager import JobManager
 from outlast.jobs.queues import QueueManager
 from outlast.jobs.templates import TemplateManager
 from outlast.scheduler.plan_builder import ScheduleOptions
@@ -18,7 +19,7 @@ from outlast.scheduler.schedules import ScheduleManager
 
 PUBLIC_CLASSES = (
     Outlast, Handle, GroupHandle, JobType, Worker,
-    GroupManager, QueueManager, ScheduleManager, TemplateManager,
+    GroupManager, JobManager, JobModule, QueueManager, ScheduleManager, TemplateManager,
 )  # fmt: skip
 
 
@@ -91,7 +92,8 @@ def test_every_error_can_be_caught_by_its_public_name():
 def test_what_a_public_method_returns_has_a_public_name():
     """Managers and steps of a call are reached through the app; lines of a preview are read."""
     reached = {
-        "Decorator", "GroupManager", "QueueManager", "ScheduleManager", "TemplateManager", "Store",
+        "Client", "Decorator", "GroupManager", "JobManager", "QueueManager", "ScheduleManager",
+        "TemplateManager", "Store",
         "ConfiguredJobType", "ConfiguredTemplate", "EnqueuePlan", "BackfillLine", "SlotChange",
         "Plan", "TimeRule",
     }  # fmt: skip

@@ -14,6 +14,7 @@ PAGES = [
     "docs/howto/progress-and-cancel.md",
     "docs/howto/read-jobs-and-results.md",
     "docs/howto/pydantic-models.md",
+    "docs/howto/job-modules.md",
     "docs/howto/deploy-without-losing-jobs.md",
     "docs/howto/limits-and-retention.md",
     "docs/howto/fastapi.md",

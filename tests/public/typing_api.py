@@ -1,6 +1,6 @@
 """User-like code that type checkers must accept as it stands; it is never run."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
@@ -8,12 +8,16 @@ from pydantic import BaseModel
 
 from outlast import (
     Backoff,
+    BulkResult,
     Cancel,
     Command,
+    DeclaredQueue,
     Group,
     GroupHandle,
     Handle,
     Job,
+    JobModule,
+    JobPage,
     JobType,
     Lineage,
     Outlast,
@@ -127,6 +131,37 @@ def synchronously() -> None:
             assert_type(event.id, int)
 
 
+jobs = JobModule("billing")
+mail = jobs.queue("mail", concurrency=3, ordering="position")
+
+
+@jobs.job(queue=mail, retention="7d")
+async def bill(run: Run, number: int) -> Receipt:
+    return Receipt(number=number)
+
+
+@jobs.around
+async def timing(run: Run) -> AsyncIterator[None]:
+    yield
+
+
+jobs.schedule("bills", "0 3 * * *", bill.bind(number=3), coalesce=True, misfire_grace="5m")
+app.include(jobs)
+
+
+async def modules() -> None:
+    assert_type(mail, str)
+    assert_type(await bill.enqueue(number=3), Handle[Receipt])
+    assert_type(await bill.handle("an-id").result(), Receipt)
+    assert_type(await app.enqueue("bill", {"number": 3}, delay="5m"), Handle[Any])
+    assert_type(await app.enqueue("other", elsewhere=True, delivery="linked"), Handle[Any])
+    assert_type(await app.templates.save("weekly", fetch.bind("https://…")), Template)
+    assert_type(await app.queues.declared(), list[DeclaredQueue])
+    app.schedule(
+        "often", job_type=fetch.bind(url="…"), every="1h", coalesce=True, misfire_grace="5m"
+    )
+
+
 async def around() -> None:
     assert_type(await daily_summary.enqueue(user_id=3), Handle[None])
     synced = await user_sync.options(key="3").enqueue(Summary(user_id=3))
@@ -141,7 +176,13 @@ async def around() -> None:
 
     again = await app.retry(synced.id)
     assert_type(again, Handle[Any])
-    assert_type(await app.retry_many(states=["failed"], limit=10), list[Handle[Any]])
+    bulk = await app.jobs.retry(state=["failed"], type="mail.*", since="2h", limit=10)
+    assert_type(bulk, BulkResult)
+    assert_type(bulk.handles, list[Handle[Any]])
+    assert_type((await app.jobs.cancel(queue="slow", reason="deploy")).refused, dict[str, str])
+    assert_type(await app.jobs.page(state="queued", limit=20, after=None), JobPage)
+    async for job in app.jobs.find(state="dead_letter", params={"user_id": 3}, since="1d"):
+        assert_type(job, Job)
     lineage = await app.lineage(again.id)
     assert_type(lineage, Lineage)
     assert_type(lineage.attempt(again.id), int)

@@ -1,6 +1,6 @@
 """User-like code with a mistake on every marked line; type checkers must find each. Never run."""
 
-from outlast import Outlast, Run, Snooze
+from outlast import JobModule, Outlast, Run, Snooze
 from outlast.testing.harness import Harness
 
 app = Outlast("sqlite:///jobs.db")
@@ -24,6 +24,31 @@ async def wrong_types() -> None:
     await app.enqueue_many([crunch])  # mistake
     await app.groups.start([crunch])  # mistake
     await app.groups.start([crunch.bind(1)], mode="both")  # mistake
+
+
+jobs = JobModule("billing")
+
+
+@jobs.job
+async def bill(number: int) -> int:
+    return number
+
+
+@jobs.job(retention=7)  # mistake
+def wrong_retention() -> None: ...
+
+
+jobs.queue("mail", concurrency="three")  # mistake
+app.include("billing")  # mistake
+app.schedule("a", "@daily", bill.bind(day=3), coalesce=True, misfire_grace="5m")  # mistake
+jobs.schedule("b", "@daily", bill.bind("3"), coalesce=True, misfire_grace="5m")  # mistake
+
+
+async def wrong_modules() -> None:
+    await bill.enqueue("3")  # mistake
+    word: str = await bill.handle("an-id").result()  # mistake
+    await app.templates.save("weekly", bill.bind())  # mistake
+    print(word)  # noqa: T201
 
 
 async def missing_arguments() -> None:
@@ -62,7 +87,9 @@ def wrong_setting() -> None: ...
 async def wrong_around() -> None:
     await app.templates.options("weekly", dely="1m").enqueue()  # mistake
     await app.templates.save("weekly", 3)  # mistake
-    await app.retry_many(limit="all")  # mistake
+    await app.jobs.retry(limit="all")  # mistake
+    app.jobs.find(states=["failed"])  # mistake
+    await app.enqueue("crunch", {"number": 3}, dely="5m")  # mistake
     with app.sync() as wait:
         wait(3)  # mistake
         count: str = wait(crunch.enqueue(3))  # mistake

@@ -94,7 +94,7 @@ async def test_a_rule_is_tried_by_its_expression_alone(app: Outlast) -> None:
 async def test_declaring_is_checked_at_once(app: Outlast) -> None:
     app.schedule("s", "0 * * * *", "report", **SET)
 
-    with pytest.raises(InvalidSchedule, match="declared already"):
+    with pytest.raises(InvalidSchedule, match=r"declared twice, at .*, line \d+ and at"):
         app.schedule("s", "0 * * * *", "report", **SET)
     with pytest.raises(InvalidSchedule, match="cron"):
         app.schedule("t", "x", "report", **SET)

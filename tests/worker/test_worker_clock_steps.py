@@ -41,7 +41,7 @@ async def world(store):
 
 async def maintain(maintenance):
     """One round of all that maintenance does; how much it deleted and skipped."""
-    return (await maintenance.prune_once(MONTH, 100), (await maintenance.run_once()).misfired)
+    return (await maintenance.prune_once(MONTH, 100) or 0, (await maintenance.run_once()).misfired)
 
 
 async def is_stopped(store, group):

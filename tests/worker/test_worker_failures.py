@@ -85,6 +85,22 @@ async def test_listed_waits_are_those_of_the_retries(app):
     assert chosen == [timedelta(milliseconds=1), timedelta(milliseconds=3), None]
 
 
+async def test_a_wait_function_is_asked_for_each_retry(app):
+    reported = []
+    app.on_failure(reported.append)
+
+    @app.job(retry=lambda retry: f"{retry}ms", name="fail")
+    async def fail() -> None:
+        raise ValueError("always")
+
+    async with app.worker():
+        handle = await fail.options(max_attempts=4).enqueue()
+        await handle.wait(SOON)
+
+    chosen = [failure.retry_in for failure in reported]
+    assert chosen == [*(timedelta(milliseconds=n) for n in (1, 2, 3)), None]
+
+
 async def test_a_wait_function_that_fails_costs_no_job(app):
     def broken(_: int) -> str:
         raise LookupError("no wait today")

@@ -119,10 +119,14 @@ class CommandContext:
         """Return a stored record with its texts decoded, as far as the app can decode them."""
         return self.app.registry.envelopes.reveal(record)
 
-    @property
-    def retention(self) -> timedelta | None:
-        """How long the app's workers keep ended jobs; None: for ever, or only a store is known."""
-        return self.app.settings.retention if self.knows_types else None
+    def retention(self, type_name: str) -> timedelta | None:
+        """How long the app's workers keep ended jobs of a type.
+
+        None: for ever, or only a store is known.
+        """
+        if not self.knows_types:
+            return None
+        return self.app.registry.retentions().get(type_name, self.app.settings.retention)
 
     def require_types(self) -> None:
         """Raise InvalidType if only a store was given, so job types are unknown."""

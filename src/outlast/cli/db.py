@@ -16,6 +16,7 @@ from outlast.store.contract import Migratable
 from outlast.store.contract.transfer import TransferStage, TransferStatus
 from outlast.store.open import KEYVALUE, POSTGRES
 from outlast.worker.command_logs import logs_of_stored_jobs, remove_logs_of_pruned_jobs
+from outlast.worker.maintenance.pruner import Retentions, prune_all
 
 
 @click.group("db")
@@ -49,7 +50,8 @@ async def status(ctx: CommandContext, /) -> None:
 async def prune(ctx: CommandContext, /, older_than: timedelta, batch: int, yes: bool) -> None:
     """Delete finished jobs with their runs, events and log files on this machine.
 
-    Dead letters, keys and slots are kept.
+    Dead letters, keys and slots are kept. With --app, jobs of a type whose own retention is longer
+    are kept for that time; with --url alone, all types are treated alike.
     """
     age = format_exact(older_than)
     if not yes and not confirm(f"delete jobs that finished more than {age} ago?"):
@@ -57,11 +59,17 @@ async def prune(ctx: CommandContext, /, older_than: timedelta, batch: int, yes: 
     deleted, store = 0, ctx.app.store
     logs = await logs_of_stored_jobs(store, ctx.app.settings.logs)
     with ctx.out.progress("prune", None) as advance:
-        while some := await store.prune(older_than=older_than, limit=batch):
+        async for some in prune_all(store, older_than, _longer(ctx, older_than), batch):
             deleted += some
             advance(some)
     await remove_logs_of_pruned_jobs(store, logs)
     ctx.out.done(f"{count(deleted, 'job')} deleted", {"deleted": deleted})
+
+
+def _longer(ctx: CommandContext, older_than: timedelta) -> Retentions:
+    """Return the retention of the types that keep their jobs for longer; None is for ever."""
+    own = ctx.app.registry.retentions()
+    return {name: span for name, span in own.items() if span is None or span > older_than}
 
 
 def _describe_status(transfer: TransferStatus) -> str:

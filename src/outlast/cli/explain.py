@@ -26,6 +26,8 @@ async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
         return
     for line in ctx.with_target(str(explanation)).splitlines():
         ctx.out.line(line)
-    kept = kept_note(explanation.job, ctx.retention) if ctx.knows_types else None
+    kept = (
+        kept_note(explanation.job, ctx.retention(explanation.job.type)) if ctx.knows_types else None
+    )
     if kept is not None and not explanation.is_continued:
         ctx.out.line(f"  kept {kept}")

@@ -25,7 +25,7 @@ def kept_note(last: Job, retention: timedelta | None) -> str | None:
         return "for ever: a job that failed is never deleted"
     until = kept_until(last, retention)
     if until is None or retention is None:
-        return "for ever: no retention is set"
+        return "for ever: its retention has no end"
     return f"until {until:%Y-%m-%d %H:%M:%S} UTC (retention {format_exact(retention)})"
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import click
 
 from outlast.cli.command import CommandContext, command
-from outlast.cli.job_filter import JobFilter, parse
+from outlast.cli.job_filter import parse
 from outlast.cli.job_notes import status_note
 from outlast.cli.job_search import search_jobs
 from outlast.cli.output import ago
@@ -15,6 +15,7 @@ from outlast.core.job import Job
 from outlast.core.overview import JobCounts
 from outlast.core.refusals import Refusals
 from outlast.jobs.explanation import refusals_of
+from outlast.jobs.job_filter import JobFilter
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "NOTE")
 
@@ -46,7 +47,8 @@ async def jobs_command(
             ctx.out.record(job)
         return
     refused = await refusals_of(ctx.app.store, found)
-    ctx.out.table(COLUMNS, [_row(job, now, ctx.retention, refused.get(job.id)) for job in found])
+    rows = [_row(job, now, ctx.retention(job.type), refused.get(job.id)) for job in found]
+    ctx.out.table(COLUMNS, rows)
     if len(found) == limit:
         ctx.out.message(f"showing the newest {limit}; use -n for more")
     elif not found:

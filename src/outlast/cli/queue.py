@@ -15,6 +15,7 @@ from outlast.core.ordering import Ordering
 from outlast.core.overview import JobCounts
 from outlast.core.state import WAITING, State
 from outlast.core.suggestion import nearest
+from outlast.jobs.queue_declaration import DeclaredQueue
 from outlast.store.contract.queues import Queue
 
 
@@ -30,13 +31,14 @@ async def ls(ctx: CommandContext, /) -> None:
     queues = {queue.name: queue for queue in await ctx.app.queues.list()}
     names = sorted({*(name for name, _ in counts), *queues})
     rows = [queues.get(name) or Queue(name=name) for name in names]
+    declared = {each.name: each for each in await ctx.app.queues.declared()}
     if ctx.out.as_json:
         for queue in rows:
-            ctx.out.record(_to_record(queue, counts))
+            ctx.out.record(_to_record(queue, counts, declared.get(queue.name)))
         return
     ctx.out.table(
-        ("QUEUE", ">WAITING", ">RUNNING", ">DONE", "ORDER", ">LIMIT", "STATE"),
-        [_row(queue, counts) for queue in rows],
+        ("QUEUE", ">WAITING", ">RUNNING", ">DONE", "ORDER", ">LIMIT", "DECLARED", "STATE"),
+        [_row(queue, counts, declared.get(queue.name)) for queue in rows],
     )
 
 
@@ -127,17 +129,26 @@ for each in (ls, order, pause, resume, set_, renumber):
     queue_group.add_command(each)
 
 
-def _to_record(queue: Queue, counts: JobCounts) -> dict[str, Any]:
+def _to_record(queue: Queue, counts: JobCounts, declared: DeclaredQueue | None) -> dict[str, Any]:
     by_state = {state: number for (name, state), number in counts.items() if name == queue.name}
     capped = sorted(state for name, state in counts.capped if name == queue.name)
-    return {"queue": queue, "jobs": by_state, **({"capped": capped} if capped else {})}
+    more = {"capped": capped} if capped else {}
+    return {"queue": queue, "declared": declared, "jobs": by_state, **more}
 
 
-def _row(queue: Queue, counts: JobCounts) -> tuple[str, ...]:
+def _row(queue: Queue, counts: JobCounts, declared: DeclaredQueue | None) -> tuple[str, ...]:
     limit = "" if queue.concurrency is None else str(queue.concurrency)
     kinds = (WAITING, {State.RUNNING}, set(State) - WAITING - {State.RUNNING})
     numbers = [counts.text(queue.name, *states) for states in kinds]
-    return queue.name, *numbers, queue.ordering, limit, _paused(queue)
+    return queue.name, *numbers, queue.ordering, limit, _declared(declared), _paused(queue)
+
+
+def _declared(declared: DeclaredQueue | None) -> str:
+    """Return what code declares, which an operator may have changed since: `concurrency 3`."""
+    given = {} if declared is None else declared.settings
+    return ", ".join(
+        f"{name} {'no limit' if value is None else value}" for name, value in given.items()
+    )
 
 
 def _paused(queue: Queue) -> str:

@@ -74,7 +74,7 @@ def _to_record(
     failed = _last_failed(runs)
     more = {
         "attempt": job.attempt,
-        "kept_until": kept_until(chain[-1] if chain else job, ctx.retention),
+        "kept_until": kept_until(chain[-1] if chain else job, ctx.retention(job.type)),
         "result": stored_json(runs[-1].result) if runs else None,
         "error": error_value(_error_of(failed)) if failed else None,
         "runs": runs,
@@ -148,7 +148,7 @@ def _head(
         **_metadata(job),
         "template": job.template_id,
         "progress": None if progress is None else describe_progress(progress),
-        "kept": kept_note(last, ctx.retention) if ctx.knows_types else None,
+        "kept": kept_note(last, ctx.retention(last.type)) if ctx.knows_types else None,
     }
     for name, value in facts.items():
         if value is not None:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from typing import Any, Final
 
 import outlast
@@ -21,6 +22,7 @@ from outlast.process_identity import keep_mark
 from outlast.scheduler.loop import sync_declared
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import WorkerEngine
+from outlast.worker.maintenance.pruner import dump_retentions
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
 from outlast.worker.supervisor.child_process import DUMP_SIGNAL
 from outlast.worker.supervisor.control_channel import ControlChannel, send_sync
@@ -79,6 +81,7 @@ async def _work(
         is_orphan=lambda: is_supervisor_gone(lifeline),
         crash=lambda: os._exit(WorkerExit.FAILED),
         write_schedules=lambda: sync_declared(app.sync_schedules),
+        write_queues=partial(sync_declared, app.sync_queues, what="queues"),
         lifespan=app._new_lifespan() or NO_LIFESPAN,  # noqa: SLF001 - the app's own command
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))
@@ -101,6 +104,7 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
         "store": shown_address(app.url),
         "app": app.name,
         "schedules": sorted(app._declared),  # noqa: SLF001 - the app's own command
+        "retentions": dump_retentions(app.registry.retentions()),
         "settings": app.settings.dump(),
         "queues": engine.queues,
         "warnings": [why for each in engine.queues if (why := app.registry.unknown_queue(each))],

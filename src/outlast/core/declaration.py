@@ -12,6 +12,11 @@ UNDECLARED_AFTER: Final = timedelta(minutes=10)
 """Time for which no live worker declares a schedule before it is disabled."""
 
 
+def declared_twice(what: str, name: str, first: str, second: str) -> str:
+    """Return the message about two declarations of one name, with both places."""
+    return f"{what} {name} is declared twice, at {first} and at {second}; keep or rename one"
+
+
 class Declarations:
     """The schedules that workers declare, by the registry of one moment.
 

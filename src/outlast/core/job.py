@@ -7,6 +7,7 @@ from typing import Any
 
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
+from outlast.core.limits import read_json
 from outlast.core.metadata import from_text
 from outlast.core.state import FINAL, State
 
@@ -108,6 +109,12 @@ class Job:
     progress: str | None = None  # JSON: last progress of the open run
     active_key: str | None = None  # as requested; its chain holds it until the chain ends
     metadata: str | None = None  # JSON: headers, tags and meta; None if it has none
+
+    @property
+    def decoded_params(self) -> dict[str, Any]:
+        """The params as JSON values; InvalidParams if the stored text cannot be read."""
+        values: dict[str, Any] = read_json(self.params, what=f"params of job {self.id}")
+        return values
 
     @property
     def queued_at(self) -> datetime:

@@ -1,10 +1,12 @@
 """The gate of a queue: pause, concurrency limit and reservation."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from outlast.core.limits import MAX_REASON, is_storable, repr_short
+from outlast.core.ordering import Ordering
 from outlast.errors import InvalidArgument
 
 MOST_CONCURRENCY: Final = 1_000_000
@@ -63,6 +65,19 @@ def check_gap(value: int) -> int:
     return _whole(value, "gap", MOST_GAP)
 
 
+def check_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, which are not `...`.
+
+    InvalidArgument names one that cannot be used.
+    """
+    checks: dict[str, Callable[[Any], object]] = {
+        "ordering": _ordering,
+        "concurrency": check_concurrency,
+        "gap": check_gap,
+    }
+    return {name: checks[name](value) for name, value in options.items() if value is not ...}
+
+
 def check_reason(value: str | None, *, what: str) -> str | None:
     """Return `value` if it is text that every store can hold; InvalidArgument otherwise."""
     if value is None:
@@ -72,6 +87,14 @@ def check_reason(value: str | None, *, what: str) -> str | None:
             f"{what} is {repr_short(value)}; use text of 1 to {MAX_REASON:,} characters without NUL"
         )
     return value
+
+
+def _ordering(value: str) -> Ordering:
+    try:
+        return Ordering(value)
+    except ValueError:
+        known = " or ".join(Ordering)
+        raise InvalidArgument(f"ordering is {repr_short(value)}; use {known}") from None
 
 
 def _whole(value: int, what: str, most: int) -> int:

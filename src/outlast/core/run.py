@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from outlast.core.delivery import Delivery
 from outlast.core.fast_dataclass import fast_frozen
 from outlast.core.ids import JobId, RunId
+from outlast.core.limits import read_json
 from outlast.core.state import Loss, RunStatus, State
 
 
@@ -101,3 +102,12 @@ class RunRecord:
     template_id: str | None
     template_at: datetime | None
     progress: str | None = None  # JSON: last reported progress
+
+    @property
+    def decoded_result(self) -> Any:
+        """The result as a JSON value, None without one; InvalidParams if it cannot be read."""
+        return (
+            None
+            if self.result is None
+            else read_json(self.result, what=f"result of run {self.run_id}")
+        )

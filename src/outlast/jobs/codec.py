@@ -7,7 +7,7 @@ from typing import Any, Final, NotRequired, Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic_core import CoreConfig, SchemaSerializer
+from pydantic_core import CoreConfig, SchemaSerializer, to_json
 from typing_extensions import TypedDict
 
 from outlast.core.envelope import MARK, plain
@@ -81,6 +81,12 @@ class ParamsCodec:
         except ValidationError as error:
             raise unfit(self._what, error) from None
         return params
+
+
+def dump_untyped(params: dict[str, Any], *, what: str) -> str:
+    """Return the payload of params whose type is not known here: any values that JSON can hold."""
+    check_params(params, what=what)
+    return to_text(to_json, params, what=what)
 
 
 class ResultCodec:

@@ -9,6 +9,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.errors import DuplicateJob, InvalidArgument, InvalidJob
 from outlast.jobs.client import Client
+from outlast.jobs.client_source import ClientSource
 from outlast.jobs.direct_run import DirectRunOptions, require_direct, run_now
 from outlast.jobs.handle import Handle
 from outlast.jobs.options import JobFactory, OnConflict
@@ -31,7 +32,7 @@ class EnqueuePlan:
         "_factory",
         "_may_enqueue",
         "_needs_slot",
-        "client",
+        "_source",
         "like",
         "on_conflict",
         "tx",
@@ -41,7 +42,7 @@ class EnqueuePlan:
     def __init__(
         self,
         type_name: str,
-        client: Client,
+        source: ClientSource,
         like: NewJob,
         *,
         encode: EncodeParams,
@@ -50,7 +51,7 @@ class EnqueuePlan:
         direct: DirectRunOptions,
     ) -> None:
         self.type_name: Final = type_name
-        self.client: Final = client
+        self._source: Final = source
         self.like: Final = like
         self.on_conflict: Final = on_conflict
         self.tx: Final = tx
@@ -60,9 +61,14 @@ class EnqueuePlan:
         self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
         self._may_enqueue: Final = direct == NO_DIRECT_OPTIONS and not self._needs_slot
 
+    @property
+    def client(self) -> Client:
+        """The client of its app; ConfigurationError if its job module is in no app."""
+        return self._source.get()
+
     async def enqueue(self, params: str) -> Handle[Any]:
         """Store a job with this payload, which the codec of the type has checked."""
-        self._require_slot()
+        self.require_slot()
         store = await self.client.store()
         job = self.make(self.client.ids.job(), params)
         added = await (store.add([job]) if self.tx is None else add_within(store, self.tx, [job]))
@@ -100,10 +106,17 @@ class EnqueuePlan:
         """Return the payload of a call; InvalidJob if the options do not allow an enqueue."""
         if not self._may_enqueue:
             self._direct.require_unused()
-            self._require_slot()
+            self.require_slot()
         return self._encode(args, kwargs)
 
-    def _require_slot(self) -> None:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return the payload of a bound job, which may get its slot from a schedule."""
+        if not self._may_enqueue:
+            self._direct.require_unused()
+        return self._encode(args, kwargs)
+
+    def require_slot(self) -> None:
+        """Raise InvalidJob if the job needs a slot and has none."""
         if self._needs_slot:
             raise InvalidJob(
                 f'"{self.type_name}" is delivered once per slot; say which one it takes: '

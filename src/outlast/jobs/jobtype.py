@@ -11,6 +11,8 @@ from outlast.core.envelope import PayloadContext, escape, plain
 from outlast.core.job import NewJob, Slot
 from outlast.errors import InvalidParams
 from outlast.jobs.client import Client
+from outlast.jobs.client_source import ClientSource
+from outlast.jobs.completion import job_id_of
 from outlast.jobs.direct_run import DirectRunOptions, OnBusy
 from outlast.jobs.enqueue_plan import NO_DIRECT_OPTIONS, EnqueuePlan
 from outlast.jobs.executor_choice import STOPS
@@ -37,11 +39,10 @@ class JobType(Generic[P, R_co]):
         self,
         function: Callable[..., Any],
         policy: Policy,
-        client: Client,
+        source: ClientSource,
         middleware: Sequence[Middleware] = (),
     ) -> None:
         call, signature = _read(function, policy)
-        self.client: Final = client
         self.function: Final = call
         self.codec: Final = signature.params
         self.policy: Final = policy
@@ -55,15 +56,37 @@ class JobType(Generic[P, R_co]):
         self.executor: Final = signature.executor
         self.stops: Final = STOPS[signature.executor]
         self.takes_run: Final = signature.takes_run
-        self.load: Final = self._unwrapping() if client.envelopes.codec else signature.params.load
+        self.load: Callable[[str], dict[str, Any]] = signature.params.load
         self.dump_result: Final = signature.result.dump
         self.load_result: Final = signature.result.load
+        self._source: Final = source
         self.middleware: Final = middleware
-        self._dump: Final = self._wrapping() if client.envelopes.codec else signature.params.dump
+        self._dump: Callable[[dict[str, Any]], str] = signature.params.dump
         self._positional: Final = signature.positional
         self._plan: Final = self.plan(new_job(policy))
         self._decorated = function
         update_wrapper(self, function, updated=())
+        self.follow_source()
+
+    def follow_source(self) -> None:
+        """Use the codec of the app, once it is known; called when its job module is included."""
+        client = self._source.client
+        if client is not None and client.envelopes.codec is not None:
+            self.load, self._dump = self._unwrapping(), self._wrapping()
+
+    @property
+    def client(self) -> Client:
+        """The client of its app; ConfigurationError if its job module is in no app."""
+        return self._source.get()
+
+    @property
+    def place(self) -> str:
+        """Where its handler is, for messages: `billing.send`."""
+        return f"{self._decorated.__module__}.{self._decorated.__qualname__}"
+
+    def handle(self, job_id: str) -> Handle[R_co]:
+        """Return a handle on a job of this type, whether the job exists or not."""
+        return Handle(job_id_of(job_id), self.client, created=False)
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these params; once this returns, the job is durable.
@@ -88,8 +111,8 @@ class JobType(Generic[P, R_co]):
         return await self._plan.run_now(args, kwargs)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
-        """Return a checked job for `app.enqueue_many` and `app.groups.start`."""
-        return Bound(self._plan, self._plan.encode(args, kwargs))
+        """Return a checked job for `app.enqueue_many`, `app.groups.start` and `app.schedule`."""
+        return Bound(self._plan, self._plan.bind(args, kwargs))
 
     def options(
         self,
@@ -159,8 +182,8 @@ class JobType(Generic[P, R_co]):
             headers=headers,
             meta=meta,
         )
-        if like.queue != self.policy.queue:
-            self.client.on_queue(like.queue)
+        if like.queue != self.policy.queue and self._source.client is not None:
+            self._source.client.on_queue(like.queue)
         direct = DirectRunOptions.new(
             wait=wait, on_busy=on_busy, request=request, max_attempts=max_attempts
         )
@@ -177,7 +200,7 @@ class JobType(Generic[P, R_co]):
         """Return how to enqueue a job of this type with the fields of `like`."""
         return EnqueuePlan(
             self.name,
-            self.client,
+            self._source,
             like,
             encode=self.encode_params,
             on_conflict=on_conflict,
@@ -263,8 +286,8 @@ class ConfiguredJobType(Generic[P, R_co]):
         return await self._plan.run_now(args, kwargs)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
-        """Return a checked job for `app.enqueue_many` and `app.groups.start`."""
-        return Bound(self._plan, self._plan.encode(args, kwargs))
+        """Return a checked job for `app.enqueue_many`, `app.groups.start` and `app.schedule`."""
+        return Bound(self._plan, self._plan.bind(args, kwargs))
 
 
 class Bound(Generic[R_co]):
@@ -278,5 +301,11 @@ class Bound(Generic[R_co]):
 
 
 def plan_of(bound: Bound[Any]) -> tuple[EnqueuePlan, str]:
-    """Return how to enqueue a bound job, and its payload."""
+    """Return how to enqueue a bound job, and its payload; InvalidJob if it needs a slot."""
+    bound._plan.require_slot()  # noqa: SLF001 - hidden from callers only
+    return definition_of(bound)
+
+
+def definition_of(bound: Bound[Any]) -> tuple[EnqueuePlan, str]:
+    """Return the plan of a bound job, and its payload, for a schedule or a template."""
     return bound._plan, bound._params  # noqa: SLF001 - hidden from callers only

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
@@ -20,6 +20,27 @@ _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _MAX_BITS: Final = 64
 _ON_CONFLICT: Final = ("return", "skip", "reject")
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of one job, as in `JobType.options`."""
+
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    bucket: str | None
+    active_key: str | None
+    priority: int | None
+    queue: str | None
+    slot: datetime | Slot | None
+    max_attempts: int | None
+    start_within: Duration | None
+    group_id: str | None
+    tags: Iterable[str] | None
+    headers: Mapping[str, str] | None
+    meta: Mapping[str, Any] | None
+    on_conflict: OnConflict
+    tx: Any
 
 
 def new_job(

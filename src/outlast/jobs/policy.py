@@ -45,6 +45,7 @@ class Policy:
     priority: int = 0
     max_runtime: timedelta | None = None
     executor: str | None = None
+    retention: timedelta | Literal["forever"] | None = None  # None: the setting of the app
     metadata: str | None = None  # headers, tags and meta of its jobs, as stored text
     log_capture: LogCapture = None
 
@@ -61,6 +62,7 @@ class Policy:
         executor: str | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
+        retention: Duration | None = None,
         log_capture: LogCapture = None,
         **metadata: Unpack[MetadataOptions],
     ) -> "Policy":
@@ -81,6 +83,7 @@ class Policy:
                 priority=check_priority(priority),
                 max_runtime=_runtime(max_runtime),
                 executor=executor,
+                retention=_retention(retention),
                 metadata=extended(None, **metadata),
                 log_capture=check_log_capture(log_capture),
             )
@@ -137,3 +140,14 @@ def _runtime(value: Duration | None) -> timedelta | None:
     if not span:
         raise ValueError('max_runtime is zero; give a span such as "10m", or leave it out')
     return span
+
+
+def _retention(value: Duration | None) -> timedelta | Literal["forever"] | None:
+    if value is None:
+        return None
+    if value == "forever":
+        return "forever"
+    try:
+        return parse_duration(value, what="retention")
+    except ValueError as error:
+        raise ValueError(f'{error}; or "forever"') from None

@@ -1,20 +1,23 @@
 """Queue manager: settings, pauses, claim order and positions of queues."""
 
 import builtins
-from collections.abc import Callable
+import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from types import EllipsisType
-from typing import Any, Literal
+from typing import Literal
 
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.job import Job
-from outlast.core.limits import check_name, repr_short
-from outlast.core.ordering import Ordering
-from outlast.core.queue import check_concurrency, check_gap, check_reason
+from outlast.core.limits import check_name
+from outlast.core.queue import check_reason, check_settings
 from outlast.errors import InvalidArgument
 from outlast.jobs import positions
 from outlast.jobs.client import Client
+from outlast.jobs.queue_declaration import KIND, DeclaredQueue, QueueDeclaration, from_document
 from outlast.store.contract.queues import Queue
+
+log = logging.getLogger("outlast.jobs")
 
 OrderingName = Literal["scheduled", "position"]
 
@@ -61,7 +64,7 @@ class QueueManager:
             gap: Distance between two new positions (100).
         """
         check_name(name, what="queue")
-        given = _checked(ordering=ordering, concurrency=concurrency, gap=gap)
+        given = check_settings({"ordering": ordering, "concurrency": concurrency, "gap": gap})
         store = await self._client.store()
         await store.set_queue(replace(await store.queue(name), **given))
         return await store.queue(name)
@@ -99,20 +102,34 @@ class QueueManager:
         """
         return await positions.renumber(self._client, name)
 
+    async def declared(self) -> builtins.list[DeclaredQueue]:
+        """Return the declarations in code that workers wrote last, by the name of the queue."""
+        store = await self._client.store()
+        return [from_document(each) for each in await store.documents(KIND)]
 
-def _checked(**options: Any) -> dict[str, Any]:
-    """Return the options that were given; InvalidArgument names one that cannot be used."""
-    checks: dict[str, Callable[[Any], object]] = {
-        "ordering": _ordering,
-        "concurrency": check_concurrency,
-        "gap": check_gap,
-    }
-    return {name: checks[name](value) for name, value in options.items() if value is not ...}
+    async def sync(self, declared: Iterable[QueueDeclaration], *, app: str) -> builtins.list[Queue]:
+        """Write the queues that an app declares; return those written. Idempotent.
 
+        Only a declaration that differs from the one written last is written, and only the
+        settings that it names. The declaration is recorded after them: if the process dies in
+        between, the next one writes the same settings again.
+        """
+        written = [await self._declare(each, app) for each in declared]
+        return [each for each in written if each is not None]
 
-def _ordering(value: str) -> Ordering:
-    try:
-        return Ordering(value)
-    except ValueError:
-        known = " or ".join(Ordering)
-        raise InvalidArgument(f"ordering is {repr_short(value)}; use {known}") from None
+    async def _declare(self, declared: QueueDeclaration, app: str) -> Queue | None:
+        store = await self._client.store()
+        record = await store.document(KIND, declared.name)
+        before = None if record is None else from_document(record)
+        if before is not None and before.settings == declared.settings:
+            return None
+        if before is not None and before.app != app:
+            log.warning(
+                "queue %s was declared by app %s, and app %s declares other settings, which are "
+                "written now; declare it in one app", declared.name, before.app, app,
+            )  # fmt: skip
+        await store.set_queue(replace(await store.queue(declared.name), **declared.settings))
+        version = None if record is None else record.version
+        await store.swap(KIND, declared.name, expected=version, value=declared.to_text(app))
+        log.info("queue %s declared settings=%s", declared.name, dict(declared.settings))
+        return await store.queue(declared.name)

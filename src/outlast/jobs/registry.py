@@ -1,7 +1,8 @@
 """Registry of an app's job types, by name."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any, Final
 
 from outlast.core.envelope import plain
@@ -33,12 +34,22 @@ class Registry:
 
     def add(self, job_type: JobType[..., Any]) -> None:
         """Register a job type; InvalidType if its name is taken."""
-        if job_type.name in self._types:
-            raise InvalidType(
-                f'job type "{job_type.name}" is registered already; give one of them a `name=`'
-            )
+        self.require_free([job_type])
         self._types[job_type.name] = job_type
         self.tell_watchers()
+
+    def require_free(self, job_types: Iterable[JobType[..., Any]]) -> None:
+        """Raise InvalidType if the name of one of these is taken, with both places."""
+        for each in job_types:
+            if (there := self._types.get(each.name)) is not None:
+                raise InvalidType(
+                    f'job type "{each.name}" is registered already, by {there.place}, and '
+                    f"{each.place} has that name too; give one of them a `name=`"
+                )
+
+    def all(self) -> list[JobType[..., Any]]:
+        """Return all types, by name."""
+        return [self._types[name] for name in self.names()]
 
     def tell_watchers(self) -> None:
         """Call the watchers: what the app tells its workers has changed."""
@@ -62,6 +73,13 @@ class Registry:
     def names(self) -> list[str]:
         """Return the names of all types, sorted."""
         return sorted(self._types)
+
+    def retentions(self) -> dict[str, timedelta | None]:
+        """Return how long the types that say it keep their ended jobs; None: for ever."""
+        given = ((name, each.policy.retention) for name, each in self._types.items())
+        return {
+            name: None if span == "forever" else span for name, span in given if span is not None
+        }
 
     def queues(self) -> list[str]:
         """Return the queues of all types and the default queue, sorted."""

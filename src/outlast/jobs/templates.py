@@ -1,16 +1,15 @@
 """Template manager: stored job definitions, and jobs made from them."""
 
 import builtins
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Unpack
 
 from outlast.core.document import Document
-from outlast.core.duration import Duration
 from outlast.core.envelope import MARK, PayloadContext, escape, merge_plain, plain
-from outlast.core.job import Slot
 from outlast.core.limits import MAX_PAYLOAD, check_name, repr_short
 from outlast.core.schedule import JobBlueprint
 from outlast.core.template import KIND, Template, from_record, to_value
@@ -24,33 +23,12 @@ from outlast.errors import (
 from outlast.jobs.client import Client
 from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.handle import Handle
-from outlast.jobs.jobtype import JobType
-from outlast.jobs.options import OnConflict, check_on_conflict, new_job
+from outlast.jobs.jobtype import Bound, JobType, definition_of
+from outlast.jobs.options import JobOptions, check_on_conflict, new_job
 from outlast.jobs.registry import Registry
 
 _MAX_ATTEMPTS: Final = 100
 _MAX_SUGGESTIONS: Final = 3
-
-
-class TemplateOptions(TypedDict, total=False):
-    """Options of one job, as in `JobType.options`."""
-
-    delay: Duration | None
-    at: datetime | None
-    key: str | None
-    bucket: str | None
-    active_key: str | None
-    priority: int | None
-    queue: str | None
-    slot: datetime | Slot | None
-    max_attempts: int | None
-    start_within: Duration | None
-    group_id: str | None
-    tags: Iterable[str] | None
-    headers: Mapping[str, str] | None
-    meta: Mapping[str, Any] | None
-    on_conflict: OnConflict
-    tx: Any
 
 
 class TemplateManager:
@@ -67,7 +45,7 @@ class TemplateManager:
     async def save(
         self,
         name: str,
-        job_type: JobType[..., Any] | str,
+        job_type: JobType[..., Any] | Bound[Any] | str,
         *,
         params: Mapping[str, Any] | None = None,
         queue: str | None = None,
@@ -77,11 +55,14 @@ class TemplateManager:
     ) -> Template:
         """Create or replace a template; `params` may be incomplete.
 
-        None means the default of the type. With `expected`, the `updated_at` that you read,
+        A bound job, `fetch.bind(url=…)`, gives all params, which type checkers check. None means
+        the default of the type. With `expected`, the `updated_at` that you read,
         TemplateChanged if the template was changed since. InvalidParams names a param that is
         unknown or does not match the type.
         """
         check_name(name, what="the name of a template")
+        if isinstance(job_type, Bound):
+            job_type, params = _of_bound(self._registry, job_type, params)
         kind = self._known(job_type)
         new_job(kind.policy, queue=queue, priority=priority, max_attempts=max_attempts)
         text = kind.wrap_params(kind.codec.partial().dump(_named(params, name)))
@@ -129,12 +110,12 @@ class TemplateManager:
         """Store a job of the template; these params replace those of the template."""
         return await self.options(name).enqueue(**params)
 
-    def options(self, name: str, /, **options: Unpack[TemplateOptions]) -> "ConfiguredTemplate":
+    def options(self, name: str, /, **options: Unpack[JobOptions]) -> "ConfiguredTemplate":
         """Return a template with options for one job: `.options("weekly", delay="5m")`."""
         return ConfiguredTemplate(self, name, options)
 
     async def plan(
-        self, name: str, options: TemplateOptions, given: Mapping[str, Any]
+        self, name: str, options: JobOptions, given: Mapping[str, Any]
     ) -> tuple[EnqueuePlan, str]:
         """Return how to enqueue a job of the template as it is stored now, and its payload."""
         template = from_record(await self._record(name))
@@ -198,7 +179,7 @@ def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
 class ConfiguredTemplate:
     """A template with the options of one enqueue; the template is read by `enqueue`."""
 
-    def __init__(self, templates: TemplateManager, name: str, options: TemplateOptions) -> None:
+    def __init__(self, templates: TemplateManager, name: str, options: JobOptions) -> None:
         self._templates = templates
         self._name = name
         self._options = options
@@ -209,7 +190,24 @@ class ConfiguredTemplate:
         return await plan.enqueue(payload)
 
 
-def _plan(kind: JobType[..., Any], template: Template, options: TemplateOptions) -> EnqueuePlan:
+def _of_bound(
+    registry: Registry, bound: Bound[Any], params: Mapping[str, Any] | None
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the type and the params of a bound job; InvalidArgument if it has options."""
+    plan, payload = definition_of(bound)
+    if params is not None:
+        raise InvalidArgument(
+            f"params were given twice for {plan.type_name}, bound and as params=; give them once"
+        )
+    if plan.like != new_job(registry.get(plan.type_name).policy) or plan.tx is not None:
+        raise InvalidArgument(
+            f"the bound job of {plan.type_name} has options; give those of the template to save: "
+            "queue=, priority= and max_attempts="
+        )
+    return plan.type_name, json.loads(payload)
+
+
+def _plan(kind: JobType[..., Any], template: Template, options: JobOptions) -> EnqueuePlan:
     fields: dict[str, Any] = {
         "queue": template.queue,
         "priority": template.priority,

@@ -216,8 +216,8 @@ class TriggerLoop:
         return float("inf") if since is None else (self._monotonic() - since) / 1_000_000
 
 
-async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
-    """Write the declared schedules into the store; retry while the store is unavailable.
+async def sync_declared(sync: Callable[[], Awaitable[None]], *, what: str = "schedules") -> None:
+    """Write the declared schedules or queues into the store; retry while the store is unavailable.
 
     An invalid declaration is logged and does not stop the trigger loop.
     """
@@ -227,10 +227,10 @@ async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
         except OperatorError as error:
             if isinstance(error, StoreClosed):
                 raise
-            log.warning("cannot write declared schedules, will try again: %s", error)
+            log.warning("cannot write declared %s, will try again: %s", what, error)
             await asyncio.sleep(ERROR_PAUSE_S)
         except CallerError as error:
-            log.error("declared schedules were not written: %s", error)  # noqa: TRY400 - complete message
+            log.error("declared %s were not written: %s", what, error)  # noqa: TRY400 - complete message
             return None
 
 

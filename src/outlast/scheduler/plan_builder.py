@@ -22,13 +22,14 @@ from outlast.core.schedule import (
 from outlast.core.schedule_codec import to_text
 from outlast.core.template import blueprint_of, from_record
 from outlast.errors import InvalidArgument, InvalidSchedule
-from outlast.jobs.jobtype import JobType
+from outlast.jobs.jobtype import Bound, JobType, definition_of
+from outlast.jobs.options import new_job
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import blueprint_for
 from outlast.scheduler.cron import make_rule, next_slot
 from outlast.store.contract.schedules import SetSchedule
 
-Target = JobType[..., Any] | str
+Target = JobType[..., Any] | Bound[Any] | str
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -166,12 +167,40 @@ def source_from_type(
 
     Raises InvalidParams if the params are incomplete or invalid.
     """
+    if isinstance(target, Bound):
+        return _source_from_bound(registry, target, params)
     kind = registry.get(target) if isinstance(target, str) else target
     if not isinstance(kind, JobType):
         raise InvalidArgument(
             f"{kind!r:.80} is no job type of this app; give a job type or its name"
         )
     return JobSource(blueprint_for(kind), None, kind.codec.dump(dict(params or {})))
+
+
+def _source_from_bound(
+    registry: Registry, bound: Bound[Any], params: Mapping[str, Any] | None
+) -> JobSource:
+    """Return a source of jobs with these params and with its queue, priority and attempts."""
+    plan, payload = definition_of(bound)
+    like = plan.like
+    if params is not None:
+        raise InvalidSchedule(
+            f"params were given twice for {plan.type_name}, bound and as params=; give them once"
+        )
+    kept: dict[str, Any] = {
+        "queue": like.queue,
+        "priority": like.priority,
+        "max_attempts": like.max_attempts,
+        "metadata": like.metadata,
+    }
+    kind = registry.get(plan.type_name)
+    if replace(new_job(kind.policy), **kept) != like or plan.tx is not None:
+        raise InvalidSchedule(
+            f"a schedule of {plan.type_name} can have the options queue, priority, max_attempts, "
+            "tags, headers and meta alone; leave the others out, for its slots decide when a job "
+            "is due"
+        )
+    return JobSource(replace(blueprint_for(kind), **kept), None, payload)
 
 
 def source_from_template(

@@ -8,6 +8,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, Unpack
 
+from outlast.core.declaration import declared_twice
 from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord, TimeRule
@@ -55,10 +56,15 @@ class ScheduleDeclaration:
 
     name: str
     options: Mapping[str, Any]
+    place: str = ""  # where the code is, for messages
 
 
 def declare(
-    name: str, options: Mapping[str, Any], known: Mapping[str, ScheduleDeclaration]
+    name: str,
+    options: Mapping[str, Any],
+    known: Mapping[str, ScheduleDeclaration],
+    *,
+    place: str = "",
 ) -> ScheduleDeclaration:
     """Return a validated declaration; a template is looked up when a worker writes it.
 
@@ -67,7 +73,7 @@ def declare(
     """
     check_name(name, what="the name of a schedule")
     if name in known:
-        raise InvalidSchedule(f"schedule {name} is declared already; rename one of the two")
+        raise InvalidSchedule(declared_twice("schedule", name, known[name].place, place))
     check_options(name, options)
     if options.get("job_type") is None and options.get("template") is None:
         raise InvalidSchedule(
@@ -77,7 +83,7 @@ def declare(
         rule_of(options)
     except InvalidSchedule as error:
         raise InvalidSchedule(f"schedule {name}: {error}") from None  # names the field already
-    return ScheduleDeclaration(name=name, options=options)
+    return ScheduleDeclaration(name=name, options=options, place=place)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:

@@ -29,11 +29,20 @@ def log_path(folder: Path, claim: Claim) -> Path:
     return folder.absolute() / name
 
 
-async def remove_expired_logs(store: Jobs, folder: Path, *, before: datetime) -> int:
-    """Delete the files last written before a moment, except those of live jobs; return how many."""
+async def remove_expired_logs(
+    store: Jobs, folder: Path, *, before: datetime, keep_types: Collection[str] | None
+) -> int:
+    """Delete the files last written before a moment; return how many.
+
+    Those of live jobs and of stored jobs of `keep_types` stay; None keeps those of all types.
+    """
     files = await asyncio.to_thread(_files, folder, before)
-    ended = [job_id for job_id, job in await _jobs(store, files) if job is None or job.is_final]
-    return await _remove(files, ended)
+
+    def is_kept(job: Job) -> bool:
+        return not job.is_final or keep_types is None or job.type in keep_types
+
+    jobs = await _jobs(store, files)
+    return await _remove(files, [own for own, job in jobs if job is None or not is_kept(job)])
 
 
 async def logs_of_stored_jobs(store: Jobs, folder: Path) -> LogFiles:

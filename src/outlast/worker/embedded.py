@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -31,6 +31,11 @@ log = logging.getLogger("outlast.worker")
 
 BackgroundServices = Callable[[Store], Coroutine[Any, Any, None]]
 """Runs on the worker's store, next to its jobs, until the worker stops."""
+
+
+async def do_nothing() -> None:
+    """Do nothing: the default of a worker whose app declares no queues."""
+    return
 
 
 async def no_background_services(_: Store) -> None:
@@ -64,7 +69,9 @@ class Worker:
         app_name: str = "",
         declared_schedules: Callable[[], Sequence[str]] = tuple,
         lifespan: Lifespan = NO_LIFESPAN,
+        write_queues: Callable[[], Awaitable[None]] = do_nothing,
     ) -> None:
+        self._write_queues = write_queues
         self._lifespan = lifespan
         self._app_name = app_name
         self._declared_schedules = declared_schedules
@@ -99,6 +106,7 @@ class Worker:
         self._stopping = None
         self._leases.clear()
         await self._check_reservations()
+        await self._write_queues()  # before the first claim, which their limits concern
         self._engine.follow_registry()  # types registered since this worker was created
         for warning in map(self._registry.unknown_queue, self._engine.queues):
             if warning is not None:
@@ -113,7 +121,7 @@ class Worker:
             self._notify, topics=[Topic.WORK, Topic.CANCELLED]
         )
         self._unwatch = self._registry.watch(self._registry_callback())
-        maintenance = Maintenance(self._store, self._ids.job)
+        maintenance = Maintenance(self._store, self._ids.job, retentions=self._registry.retentions)
         self._maintenance_task = asyncio.create_task(
             run_maintenance(maintenance, self._settings, random=self._random),
             name="outlast-maintenance",

@@ -188,6 +188,13 @@ async def prune(w: World, _: Claim) -> None:
     await w.store.prune(older_than=timedelta(0), limit=10)
 
 
+@scenario(_one_ended)
+async def prune_by_type(w: World, _: Claim) -> None:
+    w.clock.advance(SECOND)
+    old = await w.store.ended_jobs(older_than=timedelta(0), after=None, limit=10)
+    await w.store.prune_jobs(old, older_than=timedelta(0))
+
+
 WORKER = WorkerInfo(
     instance_id=HOLDER.instance_id,
     boot_id=HOLDER.boot_id,

@@ -47,6 +47,16 @@ class Renewal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job that has ended, as pruning by type looks at it; `at` and `seq` order them."""
+
+    id: JobId
+    type: str
+    at: datetime
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """Jobs that `find` lists; None matches every job."""
 
@@ -226,7 +236,7 @@ class Jobs(Protocol):
         """Return the retry chain of this job, root first; empty for an unknown id."""
         ...
 
-    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+    async def prune(self, *, older_than: timedelta, limit: int, chains: bool = True) -> int:
         """Delete up to `limit` chains that ended that long ago, with their runs and events.
 
         Only whole chains whose last job succeeded, was skipped or was cancelled; never a dead
@@ -236,5 +246,25 @@ class Jobs(Protocol):
         registry, after MIN_REGISTRATION_AGE at the earliest; their runs still name them. Of the
         `limit` oldest events of no job, those that old are deleted. Returns the number of deleted
         jobs.
+
+        Without `chains` it deletes no job, only what belongs to none.
+        """
+        ...
+
+    async def ended_jobs(
+        self, *, older_than: timedelta, after: EndedJob | None, limit: int
+    ) -> list[EndedJob]:
+        """Return jobs that ended well that long ago, the earliest first, behind `after`.
+
+        They succeeded, were skipped or were cancelled. It writes nothing, and its cost depends on
+        `limit` alone.
+        """
+        ...
+
+    async def prune_jobs(self, jobs: Sequence[EndedJob], *, older_than: timedelta) -> int:
+        """Delete the chains that end with these jobs, as `prune` does; return how many jobs.
+
+        What `prune` would keep is kept: a job with a successor, a member of a group that is not
+        over, a job that has not ended that long ago.
         """
         ...

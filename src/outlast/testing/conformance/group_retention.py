@@ -72,3 +72,16 @@ async def test_group_that_never_had_a_member_goes_too(store: Store, clock: FakeC
 
     assert unswept is not None
     assert await store.group(group_id) is None
+
+
+async def test_named_members_stay_until_their_group_is_over(store: Store, clock: FakeClock) -> None:
+    group, members = await put_group(store)
+    for _ in members[1:]:
+        await settle(store, await take(store), SUCCEEDED)
+    clock.advance(2 * HOUR)
+    found = await store.ended_jobs(older_than=HOUR, after=None, limit=MANY)
+
+    assert await store.prune_jobs(found, older_than=HOUR) == 0
+    await settle(store, await take(store), SUCCEEDED)
+    assert await store.prune_jobs(found, older_than=HOUR) == len(members) - 1
+    assert await store.group(group) is not None, "its last member is stored"

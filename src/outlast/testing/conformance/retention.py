@@ -2,11 +2,15 @@
 
 import pytest
 
+from outlast.core.decide import succeed
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed, Skipped, Stopped
+from outlast.core.ids import JobId
+from outlast.core.lineage import retry_copy
 from outlast.core.state import State
 from outlast.store.contract import Store
 from outlast.store.contract import runs as run_contract
+from outlast.store.contract.jobs import EndedJob
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,
@@ -219,3 +223,94 @@ async def test_read_of_the_events_of_no_job_is_bounded(
 
     assert [event.queue for event in newest] == ["queue-1", "queue-2"]
     assert len(await store.stream(limit=MANY)) == 3
+
+
+async def _ended_of(store: Store, clock: FakeClock, *types: str) -> list[JobId]:
+    """End a job of each type, a tick apart; return their ids."""
+    ids = []
+    for each in types:
+        ids.append(await ended(store, type=each))
+        clock.advance(TICK)
+    return ids
+
+
+async def test_ended_jobs_are_listed_with_their_types_in_the_order_of_their_ends(
+    store: Store, clock: FakeClock
+) -> None:
+    ids = await _ended_of(store, clock, "send", "report", "send")
+    await ended(store, Failed("no", permanent=True))
+    await put(store)
+    clock.advance(HOUR + TICK)
+
+    found = await store.ended_jobs(older_than=HOUR, after=None, limit=MANY)
+
+    assert [(job.id, job.type) for job in found] == list(
+        zip(ids, ["send", "report", "send"], strict=True)
+    )
+    assert [(job.at, job.seq) for job in found] == sorted((job.at, job.seq) for job in found)
+
+
+async def test_ended_jobs_are_listed_once_page_by_page(store: Store, clock: FakeClock) -> None:
+    claims = [await started(store) for _ in range(7)]
+    await store.apply([succeed(claim.id, claim.token, None) for claim in claims])  # one moment
+    clock.advance(HOUR + TICK)
+
+    found: list[EndedJob] = []
+    while page := await store.ended_jobs(
+        older_than=HOUR, after=found[-1] if found else None, limit=2
+    ):
+        assert len(page) <= 2
+        found += page
+
+    assert sorted(job.id for job in found) == sorted(claim.id for claim in claims)
+
+
+async def test_jobs_that_ended_too_lately_are_not_listed(store: Store, clock: FakeClock) -> None:
+    await ended(store)
+    clock.advance(HOUR)
+
+    assert await store.ended_jobs(older_than=HOUR, after=None, limit=MANY) == []
+
+
+async def test_named_jobs_go_with_their_records_and_the_others_stay(
+    store: Store, clock: FakeClock
+) -> None:
+    gone, kept = await _ended_of(store, clock, "send", "report")
+    clock.advance(HOUR + TICK)
+    found = await store.ended_jobs(older_than=HOUR, after=None, limit=MANY)
+
+    deleted = await store.prune_jobs([job for job in found if job.type == "send"], older_than=HOUR)
+
+    assert deleted == 1
+    assert (await store.get([gone]), await store.runs(gone)) == ([None], [])
+    assert (await job_of(store, kept)).state is State.SUCCEEDED
+    assert len(await store.runs(kept)) == 1
+    assert await store.prune_jobs(found[:1], older_than=HOUR) == 0, "it can be repeated"
+
+
+async def test_named_jobs_stay_while_prune_would_keep_them(store: Store, clock: FakeClock) -> None:
+    """One that ended too lately, one whose retry lives, one that never ended."""
+    young = await job_of(store, await ended(store))
+    cancelled = await job_of(store, await put(store))
+    await settle(store, cancelled, CancelRequested())
+    cancelled = await job_of(store, cancelled.id)
+    waiting = await put(store)
+    named = [
+        EndedJob(id=job.id, type=job.type, at=job.finished_at or clock.now(), seq=job.seq)
+        for job in [young, cancelled, await job_of(store, waiting)]
+    ]
+    await store.add([retry_copy(cancelled, new_id())])
+
+    assert await store.prune_jobs(named, older_than=HOUR) == 0
+    clock.advance(HOUR + TICK)
+    assert await store.prune_jobs(named[1:], older_than=HOUR) == 0
+    assert await store.prune_jobs(named, older_than=HOUR) == 1
+    assert await store.get([young.id]) == [None]
+
+
+async def test_pruning_without_chains_deletes_no_job(store: Store, clock: FakeClock) -> None:
+    await ended(store)
+    clock.advance(HOUR + TICK)
+
+    assert await store.prune(older_than=HOUR, limit=MANY, chains=False) == 0
+    assert await _left(store) == 1

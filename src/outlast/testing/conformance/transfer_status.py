@@ -60,6 +60,7 @@ WISHES: dict[str, Callable[[Store], Any]] = {
     "claim": take_many,
     "promote_due": lambda s: s.promote_due(limit=1),
     "prune": lambda s: s.prune(older_than=HOUR, limit=1),
+    "prune_jobs": lambda s: s.prune_jobs([], older_than=HOUR),
     "set_queue": lambda s: s.set_queue(Queue(name="lane", concurrency=1)),
     "pause": lambda s: s.pause("default", reason=None, span=None),
     "resume": lambda s: s.resume("default"),

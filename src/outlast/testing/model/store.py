@@ -24,7 +24,7 @@ from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline
 from outlast.store.contract import Capability
 from outlast.store.contract import runs as run_contract
-from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Added, Filter, Renewal
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Added, EndedJob, Filter, Renewal
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import (
     allowed_while_sealed,
@@ -33,6 +33,7 @@ from outlast.testing.model import (
     groups,
     maintenance,
     positions,
+    pruning,
     queues,
     reservations,
     workers,
@@ -52,8 +53,6 @@ from outlast.testing.model.schedules import ModelScheduleOperations
 from outlast.testing.model.tables import LeaseEnd
 from outlast.testing.model.transfer import ModelTransferOperations
 from outlast.testing.model.workers import ModelWorkerOperations
-
-PRUNED = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
 
 
 class ModelStore(
@@ -190,24 +189,28 @@ class ModelStore(
         job = self._tables.jobs.get(job_id)
         return [] if job is None else self._tables.chain(job.root_id)
 
-    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+    async def prune(self, *, older_than: timedelta, limit: int, chains: bool = True) -> int:
         """Delete chains that ended `older_than` ago; return how many jobs."""
         before = self._clock.now() - older_than
-        tips = [job for job in self._working.jobs.values() if job.id not in self._tables.successors]
-        over = [(j.finished_at, j.seq, j) for j in tips if j.state in PRUNED and j.finished_at]
-        old = [
-            job
-            for finished_at, _, job in sorted(over)
-            if finished_at < before and not groups.is_kept(self._tables, job)
-        ]
-        gone = [job for tip in old[:limit] for job in self._tables.chain(tip.root_id)]
-        for job in gone:
-            self._tables.forget(job.id)
-            reservations.forget(self._tables, job.id)
-        groups.forget(self._tables, [job.id for job in gone], before)
+        old = pruning.prunable(self._working, before)[:limit] if chains else []
+        gone = pruning.delete_chains(self._working, old)
+        groups.forget(self._working, [], before)
         workers.forget(self._tables, older_than, self._clock)
         maintenance.forget_events_of_no_job(self._tables, before, limit)
-        return len(gone)
+        return gone
+
+    async def ended_jobs(
+        self, *, older_than: timedelta, after: EndedJob | None, limit: int
+    ) -> list[EndedJob]:
+        """Return jobs that ended well that long ago, the earliest first, behind `after`."""
+        before = self._clock.now() - older_than
+        return pruning.ended_jobs(self._tables, before, after)[:limit]
+
+    async def prune_jobs(self, jobs: Sequence[EndedJob], *, older_than: timedelta) -> int:
+        """Delete the chains that end with these jobs; return how many jobs."""
+        asked = {job.id for job in jobs}
+        may_go = pruning.prunable(self._working, self._clock.now() - older_than)
+        return pruning.delete_chains(self._working, [each for each in may_go if each in asked])
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         """Return the runs of a job."""

@@ -25,6 +25,7 @@ from outlast.worker.maintenance.clock_watch import ClockWatch
 from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
 from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
 from outlast.worker.maintenance.history_inspector import HistoryInspector
+from outlast.worker.maintenance.pruner import GetRetentions, Pruner, no_retentions
 from outlast.worker.maintenance.reservation_monitor import InspectionResult, ReservationMonitor
 from outlast.worker.periodic import run_periodically
 
@@ -56,16 +57,20 @@ class Maintenance:
         new_id: Callable[[], JobId],
         *,
         clock: Clock | None = None,
+        retentions: GetRetentions = no_retentions,
         on_reclaimed: Callable[[], None] = lambda: None,
     ) -> None:
         """Maintain that store; `clock` is the machine's, by which history may look old.
 
+        `retentions` returns how long types keep their ended jobs that differ from the setting.
         `on_reclaimed` is called when jobs were taken from dead workers, so that they are claimed
         before the next poll.
         """
         self._store = store
         self._on_reclaimed = on_reclaimed
         self._clock = ClockWatch(clock or SystemClock())
+        self._pruner = Pruner(store, clock or SystemClock())
+        self._retentions = retentions
         self._reservations = ReservationMonitor(store, new_id)
         self._new_id = new_id
         self._groups = GroupCloser(store, new_id)
@@ -108,21 +113,34 @@ class Maintenance:
         """Inspect the history, if that is due."""
         await self._history.inspect_if_due()
 
-    async def prune_once(self, older_than: timedelta, limit: int) -> int:
-        """Delete one batch of old history; return the number of jobs.
+    async def prune_once(self, older_than: timedelta | None, limit: int) -> int | None:
+        """Delete one batch of old history; return how many jobs, None if no more can be.
 
-        Deletes nothing for a while after the wall clock was set ahead.
+        Jobs of a type with a retention of its own are kept for that time. Deletes nothing for a
+        while after the wall clock was set ahead.
+        """
+        if not self._clock.is_trusted():
+            return None
+        return await self._pruner.step(older_than, self._retentions(), limit)
+
+    async def prune_logs_once(self, folder: Path, older_than: timedelta | None) -> int:
+        """Delete the log files of ended commands that are older than that; return how many.
+
+        Those of a type with a retention of its own go when their job is gone.
         """
         if not self._clock.is_trusted():
             return 0
-        return await self._store.prune(older_than=older_than, limit=limit)
-
-    async def prune_logs_once(self, folder: Path, older_than: timedelta) -> int:
-        """Delete the log files of ended commands that are older than that; return how many."""
-        if not self._clock.is_trusted():
-            return 0
-        before = SystemClock().now() - older_than  # the file system's clock is the machine's
-        return await remove_expired_logs(self._store, folder, before=before)
+        own, now = self._retentions(), SystemClock().now()  # that of the file system
+        removed = 0
+        if older_than is not None:
+            removed += await remove_expired_logs(
+                self._store, folder, before=now - older_than, keep_types=own.keys()
+            )
+        if spans := [span for span in own.values() if span is not None]:
+            removed += await remove_expired_logs(
+                self._store, folder, before=now - min(spans), keep_types=None
+            )
+        return removed
 
     async def _reclaim(self, expired: list[Job]) -> int:
         try:
@@ -155,13 +173,12 @@ async def run_maintenance(
     """Run maintenance every tick; prune and inspect the history every 60 ticks, until cancelled."""
 
     async def prune() -> None:
-        while settings.retention is not None:
-            if not await maintenance.prune_once(settings.retention, settings.prune_batch):
-                return
+        deleted: int | None = 0
+        while deleted is not None:
+            deleted = await maintenance.prune_once(settings.retention, settings.prune_batch)
 
     async def prune_logs() -> None:
-        if settings.retention is not None:
-            await maintenance.prune_logs_once(settings.logs, settings.retention)
+        await maintenance.prune_logs_once(settings.logs, settings.retention)
 
     await asyncio.gather(
         run_periodically(

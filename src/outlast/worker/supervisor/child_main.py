@@ -6,7 +6,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Final
 
@@ -56,17 +56,19 @@ class WorkerChild:
         is_orphan: Callable[[], bool],
         crash: Callable[[], None],
         write_schedules: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        write_queues: Callable[[], Awaitable[None]] | None = None,
         lifespan: Lifespan = NO_LIFESPAN,
     ) -> None:
         """Create a child.
 
         `is_orphan` returns whether the supervisor is gone. `crash` ends the process at once and
         leaves its runs to the supervisor. `write_schedules` is started as a task when the store is
-        open.
+        open; `write_queues` ends before the first claim.
         """
         self._is_orphan = is_orphan
         self._crash = crash
         self._write_schedules = write_schedules
+        self._write_queues = write_queues
         self._lifespan = lifespan
         self._store = store
         self._engine = engine
@@ -134,6 +136,8 @@ class WorkerChild:
             if not self._grace.done():
                 self._channel.send("unusable", why=str(error))
                 self._stop(ZERO)
+        if self._write_queues is not None and not self._grace.done():
+            await self._write_queues()
         if self._grace.done():
             return
         self._create_task(self._declare_schedules())

@@ -23,6 +23,7 @@ from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
+from outlast.worker.maintenance.pruner import load_retentions
 from outlast.worker.maintenance.recovery import Recovery, RecoveryScope
 from outlast.worker.periodic import run_periodically
 from outlast.worker.supervisor.child_main import FAILED_STATES, orphan_timeout
@@ -294,7 +295,10 @@ class Supervisor:
             min(CHECK_INTERVAL, settings.max_silence / 4), watchdog.check_once, random=random
         )
         yield run_periodically(CHECK_INTERVAL, self._recycle_once, random=random)
-        maintenance = Maintenance(self._store, self._ids.job, on_reclaimed=self._pool.wake)
+        own = load_retentions(self._hello["retentions"])
+        maintenance = Maintenance(
+            self._store, self._ids.job, retentions=lambda: own, on_reclaimed=self._pool.wake
+        )
         yield run_maintenance(maintenance, settings, random=random)
         if self._background_services is not None:
             yield self._background_services(self._store, settings, self._schedules_written)

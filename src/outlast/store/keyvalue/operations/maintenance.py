@@ -17,6 +17,7 @@ from outlast.core.state import State
 from outlast.core.worker import MIN_REGISTRATION_AGE, SUPERVISED_BOOT_PREFIX
 from outlast.errors import StoreMoved, StoreSealed
 from outlast.process_identity import proved_dead
+from outlast.store.contract.jobs import EndedJob
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.keyvalue import intents, key_layout
 from outlast.store.keyvalue.context import StoreContext
@@ -129,7 +130,9 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         return removed
 
     @requires_open_store
-    async def prune(self, context: StoreContext, *, older_than: timedelta, limit: int) -> int:
+    async def prune(
+        self, context: StoreContext, *, older_than: timedelta, limit: int, chains: bool = True
+    ) -> int:
         """Delete chains that ended `older_than` ago, the earliest first; return how many jobs.
 
         A large chain is deleted in steps. One that cannot be deleted is logged and stops no other.
@@ -137,15 +140,15 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         """
         await complete_all(context)
         before = context.now() - older_than
-        gone, chains, failed, start = 0, 0, 0, ""
-        while chains < limit:
+        gone, done, failed, start = 0, 0, 0, ""
+        while chains and done < limit:
             span = KeyRange(key_layout.ENDED, start, key_layout.deadline_sort(before, -(1 << 62)))
             entries = await context.engine.range(span, limit=PAGE)
             for entry in entries:
-                if chains < limit and entry.value["tip"] and entry.value["state"] in PRUNED:
+                if done < limit and entry.value["tip"] and entry.value["state"] in PRUNED:
                     jobs = await try_prune(context, entry.value["id"], before)
                     failed += jobs is None
-                    gone, chains = gone + (jobs or 0), chains + bool(jobs)
+                    gone, done = gone + (jobs or 0), done + bool(jobs)
             if len(entries) < PAGE:
                 break
             start = entries[-1].key.sort + "\0"
@@ -157,6 +160,42 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         await delete_old_workers(context, min(before, context.now() - MIN_REGISTRATION_AGE))
         await _delete_events_of_no_job(context, before, limit)
         return gone
+
+    async def ended_jobs(
+        self, *, older_than: timedelta, after: EndedJob | None, limit: int
+    ) -> list[EndedJob]:
+        """Return jobs that ended well that long ago, the earliest first, behind `after`."""
+        context = self._context
+        before = key_layout.deadline_sort(context.now() - older_than, -(1 << 62))
+        start = "" if after is None else key_layout.deadline_sort(after.at, after.seq) + "\0"
+        found: list[EndedJob] = []
+        while len(found) < limit:
+            span = KeyRange(key_layout.ENDED, start, before)
+            entries = await context.engine.range(span, limit=PAGE)
+            found += await context.run_unit(partial(_ended_jobs, entries=entries))
+            if len(entries) < PAGE:
+                break
+            start = entries[-1].key.sort + "\0"
+        return found[:limit]
+
+    @requires_open_store
+    async def prune_jobs(
+        self, context: StoreContext, jobs: Sequence[EndedJob], *, older_than: timedelta
+    ) -> int:
+        """Delete the chains that end with these jobs; return how many jobs."""
+        before = context.now() - older_than
+        gone = [await try_prune(context, job.id, before) for job in jobs]
+        return sum(jobs or 0 for jobs in gone)
+
+
+async def _ended_jobs(unit: UnitOfWork, *, entries: Sequence[StoredItem]) -> list[EndedJob]:
+    wanted = [each.value["id"] for each in entries if each.value["state"] in PRUNED]
+    jobs = [each.job for each in await job_repository.load_many(unit, wanted) if each is not None]
+    return [
+        EndedJob(id=job.id, type=job.type, at=job.finished_at, seq=job.seq)
+        for job in jobs
+        if job.finished_at is not None
+    ]
 
 
 async def _delete_events_of_no_job(context: StoreContext, before: datetime, limit: int) -> None:

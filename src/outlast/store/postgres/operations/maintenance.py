@@ -5,11 +5,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from outlast.clock import from_micros, to_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
+from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.worker import MIN_REGISTRATION_AGE, SUPERVISED_BOOT_PREFIX
 from outlast.process_identity import process_scope, proved_dead
+from outlast.store.contract.jobs import EndedJob
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.postgres.operations.base import PostgresOperations, require_open_store
 from outlast.store.postgres.operations.jobs import full_scan
@@ -25,6 +28,10 @@ _DELETES: Final = (
     "maintenance.delete_ends",
     "maintenance.delete_events",
 )
+
+
+_EARLIEST: Final = -(1 << 62)
+"""Before every end of a job, in microseconds."""
 
 
 class PostgresMaintenanceOperations(PostgresOperations):
@@ -80,15 +87,34 @@ class PostgresMaintenanceOperations(PostgresOperations):
         operation = require_open_store(partial(_remove_orphans, runs=runs))
         return await self._pool.transact(operation) if runs else []
 
-    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+    async def prune(self, *, older_than: timedelta, limit: int, chains: bool = True) -> int:
         """Delete chains that ended before `older_than`; return the number of jobs."""
-        prune = partial(_prune, older_than=older_than, limit=limit)
+        prune = partial(_prune, older_than=older_than, limit=limit, chains=chains)
         pruned = await self._pool.transact(require_open_store(prune))
         # A transaction of its own: it waits for claims, and must hold no lock of a job meanwhile.
         kept = max(older_than, MIN_REGISTRATION_AGE)
         delete = partial(delete_workers, older_than=kept, limit=limit)
         await self._pool.transact(require_open_store(delete))
         return pruned
+
+    async def ended_jobs(
+        self, *, older_than: timedelta, after: EndedJob | None, limit: int
+    ) -> list[EndedJob]:
+        """Return jobs that ended well that long ago, the earliest first, behind `after`."""
+        at, seq = (_EARLIEST, 0) if after is None else (to_micros(after.at), after.seq)
+        age = older_than // MICROSECOND
+        values = {"at": at, "seq": seq, "now": self._now, "age": age, "limit": limit}
+        rows = await self._pool.rows("maintenance.ended_jobs", **values)
+        return [
+            EndedJob(id=JobId(str(job_id)), type=kind, at=from_micros(at), seq=seq)
+            for job_id, at, seq, kind in rows
+        ]
+
+    async def prune_jobs(self, jobs: Sequence[EndedJob], *, older_than: timedelta) -> int:
+        """Delete the chains that end with these jobs; return the number of jobs."""
+        asked = [job.id for job in jobs]
+        work = partial(_prune_among, jobs=asked, older_than=older_than)
+        return await self._pool.transact(require_open_store(work))
 
 
 async def _remove_orphans(
@@ -105,10 +131,20 @@ async def _remove_orphans(
     return removed
 
 
-async def _prune(work: PostgresUnitOfWork, older_than: timedelta, limit: int) -> int:
+async def _prune_among(work: PostgresUnitOfWork, jobs: Sequence[str], older_than: timedelta) -> int:
     before = work.now - older_than // MICROSECOND
-    roots = await work.rows("maintenance.prunable_chains", before=before, limit=limit)
-    pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
+    roots = await work.rows("maintenance.prunable_among", jobs=jobs, before=before)
+    return await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
+
+
+async def _prune(
+    work: PostgresUnitOfWork, older_than: timedelta, limit: int, *, chains: bool
+) -> int:
+    before = work.now - older_than // MICROSECOND
+    pruned = 0
+    if chains:
+        roots = await work.rows("maintenance.prunable_chains", before=before, limit=limit)
+        pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
     await work.run("maintenance.delete_empty_groups", before=before)
     await work.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
     await clear_registrations(work, min(before, work.now - MIN_REGISTRATION_AGE // MICROSECOND))

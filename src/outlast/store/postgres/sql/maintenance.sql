@@ -135,6 +135,29 @@ ORDER BY e.at, e.seq
 LIMIT :limit::bigint
 FOR UPDATE OF j SKIP LOCKED;
 
+-- @ended_jobs
+-- In the order of their index, behind the last job seen.
+SELECT e.job, e.at, e.seq, j.type
+FROM outlast.ends AS e
+JOIN outlast.jobs AS j ON j.id = e.job
+WHERE e.state IN ('succeeded', 'skipped', 'cancelled')
+  AND e.at < (SELECT coalesce(:now::bigint, outlast.micros())) - :age::bigint
+  AND e.at >= :at::bigint AND (e.at > :at::bigint OR e.seq > :seq::bigint)
+ORDER BY e.at, e.seq
+LIMIT :limit::bigint;
+
+-- @prunable_among
+-- Of these jobs, those that end a chain which may be deleted; the roots of these chains.
+SELECT coalesce(j.root, j.id)
+FROM outlast.ends AS e
+JOIN outlast.jobs AS j ON j.id = e.job
+WHERE e.job = ANY(:jobs::uuid[])
+  AND e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
+  AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
+  AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
+ORDER BY e.at, e.seq
+FOR UPDATE OF j SKIP LOCKED;
+
 -- @chain_jobs
 -- Every job of these chains, its group, and whether it has ended.
 SELECT

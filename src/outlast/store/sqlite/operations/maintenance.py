@@ -2,19 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from outlast.clock import from_micros, to_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventKind, EventRecord
+from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.worker import MIN_REGISTRATION_AGE, SUPERVISED_BOOT_PREFIX
+from outlast.store.contract.jobs import EndedJob
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.base import SqliteOperations, require_open_store
 from outlast.store.sqlite.operations.workers import prune_workers
 from outlast.store.sqlite.writer import WriteTransaction
+
+_EARLIEST: Final = -(1 << 62)
+"""Before every end of a job, in microseconds."""
 
 
 class SqliteMaintenanceOperations(SqliteOperations):
@@ -70,9 +75,28 @@ class SqliteMaintenanceOperations(SqliteOperations):
         removed = await self._writer.submit(remove_orphans, orphans) if orphans else []
         return [event for event in removed if event is not None]
 
-    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+    async def prune(self, *, older_than: timedelta, limit: int, chains: bool = True) -> int:
         """Delete up to `limit` chains that ended that long ago; return the number of jobs."""
-        deleted: int = (await self._writer.submit(prune, [(older_than, limit)]))[0]
+        deleted: int = (await self._writer.submit(prune, [(older_than, limit, chains)]))[0]
+        return deleted
+
+    async def ended_jobs(
+        self, *, older_than: timedelta, after: EndedJob | None, limit: int
+    ) -> list[EndedJob]:
+        """Return jobs that ended well that long ago, the earliest first, behind `after`."""
+        before = to_micros(self._clock.now()) - older_than // MICROSECOND
+        at, seq = (_EARLIEST, 0) if after is None else (to_micros(after.at), after.seq)
+        values = {"at": at, "seq": seq, "before": before, "limit": limit}
+        rows = await self._reader.rows("maintenance.ended_jobs", **values)
+        return [
+            EndedJob(id=JobId(job_id), type=kind, at=from_micros(at), seq=seq)
+            for seq, at, job_id, kind in rows
+        ]
+
+    async def prune_jobs(self, jobs: Sequence[EndedJob], *, older_than: timedelta) -> int:
+        """Delete the chains that end with these jobs; return the number of jobs."""
+        asked = to_json_param([job.seq for job in jobs])
+        deleted: int = (await self._writer.submit(prune_among, [(asked, older_than)]))[0]
         return deleted
 
     async def _has_dead_workers(self) -> bool:
@@ -91,10 +115,22 @@ def remove_orphans(
 
 
 @require_open_store
-def prune(tx: WriteTransaction, items: Sequence[tuple[timedelta, int]]) -> list[int]:
+def prune(tx: WriteTransaction, items: Sequence[tuple[timedelta, int, bool]]) -> list[int]:
     """Delete ended chains, their reservations, emptied groups and old workers."""
     return [
-        _prune_before(tx, tx.now - older_than // MICROSECOND, limit) for older_than, limit in items
+        _prune_before(tx, tx.now - older_than // MICROSECOND, limit, chains=chains)
+        for older_than, limit, chains in items
+    ]
+
+
+@require_open_store
+def prune_among(tx: WriteTransaction, items: Sequence[tuple[str, timedelta]]) -> list[int]:
+    """Delete the chains that end with some of these jobs, with what belongs to them."""
+    return [
+        _prune_selected(
+            tx, "maintenance.select_among", before=tx.now - older_than // MICROSECOND, jobs=asked
+        )
+        for asked, older_than in items
     ]
 
 
@@ -118,15 +154,23 @@ def _remove_orphan(tx: WriteTransaction, run: Mapping[str, Any]) -> EventRecord 
     )
 
 
-def _prune_before(tx: WriteTransaction, before: int, limit: int) -> int:
+def _prune_selected(tx: WriteTransaction, statement: str, **values: Any) -> int:
+    """Delete the chains that a statement selects; return the number of jobs."""
     tx.run("claim.clear")
+    if tx.run(statement, **values).rowcount <= 0:
+        return 0
+    groups = tx.value("maintenance.groups_of_selected")
+    tx.run("reservations.prune")
+    deleted: int = tx.run("maintenance.delete_selected").rowcount
+    if groups != "[]":
+        tx.run("maintenance.delete_groups", groups=groups)
+    return deleted
+
+
+def _prune_before(tx: WriteTransaction, before: int, limit: int, *, chains: bool) -> int:
     deleted = 0
-    if tx.run("maintenance.select_ended_chains", before=before, limit=limit).rowcount > 0:
-        groups = tx.value("maintenance.groups_of_selected")
-        tx.run("reservations.prune")
-        deleted = tx.run("maintenance.delete_selected").rowcount
-        if groups != "[]":
-            tx.run("maintenance.delete_groups", groups=groups)
+    if chains:
+        deleted = _prune_selected(tx, "maintenance.select_ended_chains", before=before, limit=limit)
     tx.run("maintenance.delete_empty_groups", before=before)
     tx.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
     prune_workers(tx, min(before, tx.now - MIN_REGISTRATION_AGE // MICROSECOND), limit)

@@ -148,6 +148,46 @@ CROSS JOIN outlast_jobs AS j ON j.seq = e.job
 ORDER BY e.at, e.job
 LIMIT :limit;
 
+-- @ended_jobs
+-- One index range per final state, each behind the last job seen.
+SELECT e.job, e.at, j.id, j.type
+FROM (
+  SELECT * FROM (
+    SELECT job, at FROM outlast_ends
+    WHERE state = 'succeeded' AND at >= :at AND at < :before AND (at > :at OR job > :seq)
+    ORDER BY at, job
+    LIMIT :limit
+  )
+  UNION ALL
+  SELECT * FROM (
+    SELECT job, at FROM outlast_ends
+    WHERE state = 'skipped' AND at >= :at AND at < :before AND (at > :at OR job > :seq)
+    ORDER BY at, job
+    LIMIT :limit
+  )
+  UNION ALL
+  SELECT * FROM (
+    SELECT job, at FROM outlast_ends
+    WHERE state = 'cancelled' AND at >= :at AND at < :before AND (at > :at OR job > :seq)
+    ORDER BY at, job
+    LIMIT :limit
+  )
+) AS e
+CROSS JOIN outlast_jobs AS j ON j.seq = e.job
+ORDER BY e.at, e.job
+LIMIT :limit;
+
+-- @select_among
+-- Of these jobs, those that end a chain which may be deleted.
+INSERT INTO temp.outlast_selected (job)
+SELECT coalesce(j.root, j.seq)
+FROM json_each(:jobs) AS i
+CROSS JOIN outlast_ends AS e ON e.job = i.value
+CROSS JOIN outlast_jobs AS j ON j.seq = e.job
+WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before
+  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = e.job)
+  AND NOT EXISTS (SELECT 1 FROM outlast_grouped AS k WHERE k.job = e.job);
+
 -- @groups_of_selected
 SELECT json_group_array(DISTINCT j.member_of)
 FROM temp.outlast_selected AS p

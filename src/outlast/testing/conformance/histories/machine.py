@@ -260,6 +260,10 @@ class HistoryMachine(RuleBasedStateMachine):
         self.twins.both(lambda store: store.workers())
         self.twins.touched.update(self.twins.known)
 
+    def prune_by_type(self, older_than: timedelta) -> None:
+        self.twins.both(partial(steps.prune_by_type, older_than=older_than))
+        self.twins.touched.update(self.twins.known)
+
     def set_queue(self, queue: Queue) -> None:
         self.twins.both(lambda store: store.set_queue(queue))
         self.twins.both(lambda store: store.queue(queue.name))

@@ -18,7 +18,7 @@ from outlast.store.contract.jobs import Added
 from outlast.store.contract.reservations import Reserved
 from outlast.store.contract.schedules import SetSchedule
 from outlast.testing.conformance.histories.comparison import MANY
-from outlast.testing.conformance.histories.strategies import EVENTS
+from outlast.testing.conformance.histories.strategies import EVENTS, TYPES
 
 Picked = TypeVar("Picked")
 
@@ -158,3 +158,10 @@ def job_ids(jobs: Sequence[JobView]) -> list[JobId]:
 
 def sorted_job_ids(jobs: Sequence[JobView]) -> list[JobId]:
     return sorted(job.id for job in jobs)
+
+
+async def prune_by_type(store: Store, *, older_than: timedelta) -> tuple[list[str], int]:
+    """Delete the old jobs of one type; which jobs were found, and how many were deleted."""
+    found = await store.ended_jobs(older_than=older_than, after=None, limit=MANY)
+    mine = [job for job in found if job.type == TYPES[0]]
+    return sorted(job.id for job in found), await store.prune_jobs(mine, older_than=older_than)

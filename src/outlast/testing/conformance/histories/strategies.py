@@ -329,6 +329,7 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("misfire")),
     (1, _step("promote")),
     (1, _step("prune", older_than=st.sampled_from([TICK, SECOND, HOUR]))),
+    (1, _step("prune_by_type", older_than=st.sampled_from([TICK, SECOND, HOUR]))),
     (2, _step("swap", key=st.sampled_from("ab"), back=_BACK, value=_mostly(4, "1", "2", None))),
     (1, _step("set_queue", queue=_SETTINGS)),
     (
