@@ -30,6 +30,7 @@ from outlast.store.contract.transfer import (
 )
 from outlast.testing.model import (
     groups,
+    key_windows,
     maintenance,
     positions,
     queues,
@@ -204,6 +205,7 @@ class ModelStore(
         groups.forget(self._tables, [job.id for job in gone], before)
         workers.forget(self._tables, older_than, self._clock)
         maintenance.forget_events_of_no_job(self._tables, before, limit)
+        key_windows.forget_ended(self._tables, self._clock.now(), limit)
         return len(gone)
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:

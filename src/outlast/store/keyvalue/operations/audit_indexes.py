@@ -10,7 +10,7 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext, pages, scan_partition
 from outlast.store.keyvalue.engine import DamagedValue, Key, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.repositories import groups, queues, reservations
+from outlast.store.keyvalue.repositories import groups, key_windows, queues, reservations
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories.job_codec import from_value
 from outlast.store.keyvalue.repositories.record_check import is_foreign
@@ -99,6 +99,7 @@ WANTED: Final[Mapping[str, Wanted]] = {
     key_layout.SEQ: lambda value: [key_layout.pointer(value["id"])],
     key_layout.STREAM: lambda v: [key_layout.event_key(v.get("job_id"), v["id"])],
     key_layout.EVENT: lambda value: [key_layout.stream_key(value["id"])],
+    key_layout.WINDOW_END: lambda value: [key_windows.place_of(value)],
     key_layout.GROUP: lambda value: groups.index_keys(groups.from_value(value)),
     key_layout.RESERVATION: _of_reservation,
     key_layout.QUEUE: _of_queue,
