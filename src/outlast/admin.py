@@ -57,7 +57,7 @@ class Admin:
         """Return stored jobs, the newest first: `await app.find(states=["dead_letter"])`.
 
         Without arguments it returns the last 100 jobs. For the next page pass the last job as
-        `before`. A `key` finds the jobs enqueued with it as `key` or `active_key`.
+        `before`. A `key` finds the jobs that have it.
         """
         return await job_search.find_jobs(
             self._client,

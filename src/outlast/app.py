@@ -40,6 +40,7 @@ from outlast.jobs.lifespan import NO_LIFESPAN, check_lifespan
 from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
+from outlast.jobs.uniqueness import UniqueOptions
 from outlast.run_context import Run
 from outlast.store.contract import Capability, HasPollingDefaults, Store
 from outlast.store.open import open_store, url_from_environment
@@ -139,6 +140,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        **unique: Unpack[UniqueOptions],
     ) -> Decorator: ...
     def job(
         self,
@@ -153,6 +155,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        **unique: Unpack[UniqueOptions],
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
 
@@ -174,6 +177,7 @@ class Outlast(Hooks, Admin):
                 runs the Command that it returns.
             errors: Which exceptions are retried: `{KeyError: "permanent"}`.
             unknown_error: The class of all other exceptions.
+            unique: What a `key` does: `unique_for="1h"` and others, as in `JobType.options`.
 
         Raises InvalidType if settings contradict each other.
         """
@@ -189,6 +193,7 @@ class Outlast(Hooks, Admin):
                 executor=executor,
                 errors=errors,
                 unknown_error=unknown_error,
+                **unique,
             )
             job_type: JobType[..., Any] = JobType(handler, policy, self._client, self._middleware)
             self.registry.add(job_type)

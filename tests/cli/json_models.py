@@ -120,6 +120,7 @@ class JobCount(Model):
 class Enqueued(Model):
     id: str
     created: bool
+    replaced: bool
 
 
 class Id(Model):

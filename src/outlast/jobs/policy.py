@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Final, Literal, Unpack
 
 from outlast.core.classify import Classifier, ErrorClass
 from outlast.core.delivery import Delivery
@@ -11,6 +11,7 @@ from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
 from outlast.core.retry import Backoff, Delays, as_backoff
 from outlast.errors import InvalidArgument, InvalidType
+from outlast.jobs.uniqueness import FOREVER, Uniqueness, UniqueOptions
 
 DeliveryName = Literal["lease", "linked", "once"]
 VerdictName = Literal["transient", "permanent"]
@@ -34,6 +35,7 @@ class Policy:
     priority: int = 0
     max_runtime: timedelta | None = None
     executor: str | None = None
+    unique: Uniqueness = FOREVER
 
     @classmethod
     def new(
@@ -48,6 +50,7 @@ class Policy:
         executor: str | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
+        **unique: Unpack[UniqueOptions],
     ) -> "Policy":
         """Return a validated policy; InvalidType names the setting that cannot be used."""
         try:
@@ -66,11 +69,22 @@ class Policy:
                 priority=check_priority(priority),
                 max_runtime=_runtime(max_runtime),
                 executor=executor,
+                unique=_unique(unique, kind),
             )
         except InvalidType:
             raise
         except ValueError as error:
             raise InvalidType(f"{where}: {error}") from error
+
+
+def _unique(given: UniqueOptions, delivery: Delivery) -> Uniqueness:
+    unique = FOREVER.over(**given)
+    if unique.replaces and delivery is Delivery.ONCE:
+        raise ValueError(
+            "delivery once takes a slot, and a job for a slot takes no other request; leave out "
+            'debounce and on_conflict="replace"'
+        )
+    return unique
 
 
 def _delivery(value: str, where: str) -> Delivery:

@@ -25,8 +25,9 @@ from outlast.jobs.client import Client
 from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.handle import Handle
 from outlast.jobs.jobtype import JobType
-from outlast.jobs.options import OnConflict, check_on_conflict, new_job
+from outlast.jobs.options import new_job
 from outlast.jobs.registry import Registry
+from outlast.jobs.uniqueness import KeyUntil, OnConflict
 
 _MAX_ATTEMPTS: Final = 100
 _MAX_SUGGESTIONS: Final = 3
@@ -39,14 +40,17 @@ class TemplateOptions(TypedDict, total=False):
     at: datetime | None
     key: str | None
     bucket: str | None
-    active_key: str | None
+    key_until: KeyUntil | None
+    unique_for: Duration | None
+    debounce: Duration | None
+    at_most: Duration | None
     priority: int | None
     queue: str | None
     slot: datetime | Slot | None
     max_attempts: int | None
     start_within: Duration | None
     group_id: str | None
-    on_conflict: OnConflict
+    on_conflict: OnConflict | None
     tx: Any
 
 
@@ -202,8 +206,7 @@ def _plan(kind: JobType[..., Any], template: Template, options: TemplateOptions)
         "max_attempts": template.max_attempts,
         **{name: value for name, value in options.items() if value is not None},
     }
-    on_conflict, tx = fields.pop("on_conflict", "return"), fields.pop("tx", None)
-    check_on_conflict(on_conflict)
+    on_conflict, tx = fields.get("on_conflict"), fields.pop("tx", None)
     like = new_job(kind.policy, **fields)
     marked = replace(like, template_id=template.id, template_at=template.updated_at)
     return kind.plan(marked, on_conflict=on_conflict, tx=tx)

@@ -251,7 +251,17 @@ async def test_request_that_cannot_be_kept_replaces_nothing(store: Store, bad: A
         {"window": KeyWindow(key="k"), "replaces": True},
         {"window": KeyWindow(key="k", at_most=-SECOND), "replaces": True, "delay": SECOND},
     ],
-    ids=["zero", "negative", "long", "empty", "surrogate", "bucket", "alone", "no_delay", "at_most"],
+    ids=[
+        "zero",
+        "negative",
+        "long",
+        "empty",
+        "surrogate",
+        "bucket",
+        "alone",
+        "no_delay",
+        "at_most",
+    ],
 )
 async def test_invalid_window_is_refused_whole(store: Store, bad: Any) -> None:
     job, good = make_job(**bad), make_job()
@@ -279,7 +289,7 @@ async def test_further_enqueues_put_a_debounced_job_off(store: Store, clock: Fak
 async def test_debounced_job_is_put_off_at_most_so_long_after_its_creation(
     store: Store, clock: FakeClock
 ) -> None:
-    over = {"wait": 3 * SECOND, "at_most": 5 * SECOND}
+    over: dict[str, Any] = {"wait": 3 * SECOND, "at_most": 5 * SECOND}
     created, job = clock.now(), debounced(**over)
     await store.add([job])
     due = []
@@ -336,7 +346,7 @@ async def test_repeated_replacement_whose_reply_was_lost_finds_what_it_wrote(
     store: Store, held: Any, clock: FakeClock
 ) -> None:
     is_debounced = held.get("window") == KeyWindow(key="k")
-    due = {"delay": SECOND} if is_debounced else {}
+    due: dict[str, Any] = {"delay": SECOND} if is_debounced else {}
     holder = await put(store, replaces=is_debounced, **due, **held)
     again = replacing(**due, **held)
     await store.add([again])

@@ -91,9 +91,7 @@ async def delete_ended(context: StoreContext, limit: int) -> None:
         entries = await context.engine.range(span, limit=PAGE)
         for entry in entries:
             if gone < limit and entry.damage is None:
-                gone += await context.run_unit(
-                    partial(_delete_one, entry=entry, now=context.now())
-                )
+                gone += await context.run_unit(partial(_delete_one, entry=entry, now=context.now()))
         if len(entries) < PAGE:
             return
         start = entries[-1].key.sort + "\0"

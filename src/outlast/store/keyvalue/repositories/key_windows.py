@@ -38,7 +38,9 @@ class WindowRecord:
 
 def from_value(value: Value) -> WindowRecord:
     """Return the record of a stored value."""
-    return WindowRecord(**{name: value[name] for name in ("scope", "key", "bucket", "job_id", "until")})
+    return WindowRecord(
+        **{name: value[name] for name in ("scope", "key", "bucket", "job_id", "until")}
+    )
 
 
 async def load(unit: UnitOfWork, place: Key) -> WindowRecord | None:
