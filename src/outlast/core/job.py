@@ -85,6 +85,7 @@ class NewJob:
             and self.slot is None
             and self.active_key is None
             and self.window is None
+            and not self.replaces
             and self.retry_of is None
         )
 

@@ -32,6 +32,7 @@ from outlast.store.contract.jobs import Filter
 from outlast.store.contract.queues import Queue
 from outlast.testing.clock import START
 from support.crash.scenarios_direct import DIRECT
+from support.crash.scenarios_windows import WINDOWS
 from support.crash.world import (
     HOLDER,
     LEASE,
@@ -47,7 +48,7 @@ from support.crash.world import (
     settling,
 )
 
-SCENARIOS: dict[str, Scenario] = {**DIRECT}
+SCENARIOS: dict[str, Scenario] = {**DIRECT, **WINDOWS}
 scenario = register_in(SCENARIOS)
 
 

@@ -29,7 +29,7 @@ from outlast.core.event import (
 )
 from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey, NewJob, Slot
+from outlast.core.job import DedupeKey, KeyWindow, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit
 from outlast.core.run import LeaseHolder
@@ -71,12 +71,16 @@ class JobDraft:
     slot: int | None
     key: DedupeKey | None
     active_key: str | None
+    window: KeyWindow | None
+    replaces: bool
     repeats: int | None
     retries: int | None
 
     def job(self, new_id: JobId, now: datetime, known: Sequence[JobId]) -> NewJob:
         """The job it is, added now."""
         delay, at = self.due
+        if self.window is not None and self.window.span is None and self.slot is None:
+            delay, at = delay or SECOND, None  # most others are refused
         return NewJob(
             id=_back(known, self.repeats) or new_id,
             type=self.type,
@@ -92,6 +96,8 @@ class JobDraft:
             slot=None if self.slot is None else _slot(self.slot),
             key=self.key,
             active_key=self.active_key,
+            window=self.window,
+            replaces=self.replaces,
             retry_of=_back(known, self.retries),
         )
 
@@ -131,6 +137,16 @@ DRAFTS = st.builds(
     slot=_mostly(12, None, -1, 0, 1),
     key=_mostly(12, None, DedupeKey(key="k"), DedupeKey(key="k", bucket="b"), DedupeKey(key="l")),
     active_key=_mostly(4, None, "x", "x", "y"),
+    window=_mostly(
+        6,
+        None,
+        KeyWindow(key="k", span=MINUTE),
+        KeyWindow(key="k", span=MINUTE, bucket="b"),
+        KeyWindow(key="k", span=ZERO),
+        KeyWindow(key="k"),
+        KeyWindow(key="k", at_most=MINUTE),
+    ),
+    replaces=_mostly(1, True, False),
     repeats=_mostly(20, None, 0, 1),
     retries=_mostly(12, None, 0, 1, 2, 3),
 )
