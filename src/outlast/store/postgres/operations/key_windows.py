@@ -7,7 +7,7 @@ from outlast.clock import from_micros
 from outlast.core.change import Change
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
-from outlast.core.key_window import TOO_LATE, has_valid_window, replacement
+from outlast.core.key_window import TOO_LATE, has_valid_window, is_unclaimed, replacement
 from outlast.core.transition import is_storable_edit, why_malformed
 from outlast.errors import StoreBusy
 from outlast.store.contract.jobs import Added
@@ -29,13 +29,15 @@ async def add_in_turn(
     work: PostgresUnitOfWork, job: NewJob, insert: Callable[[], Awaitable[list[Added]]]
 ) -> Added:
     """Insert the job by `insert`, or let the holder of its key take its request."""
+    before: JobId | None = None
     for _ in range(MAX_CLAIMED_HOLDERS):
         [added] = await insert()
         if added.created or added.refused is not None or not job.replaces or added.id == job.id:
             return added
-        answer = await _replace(work, job, added.id)
+        answer = await _replace(work, job, added.id, is_known=added.id == before)
         if answer is not None:
             return answer
+        before = added.id
     raise StoreBusy(
         f"the holder of the key was claimed {MAX_CLAIMED_HOLDERS} times before it could take the "
         "request; try again"
@@ -50,8 +52,13 @@ async def end_window(work: PostgresUnitOfWork, job: NewJob) -> None:
         await work.run("add.end_window", now=work.now, **values)
 
 
-async def _replace(work: PostgresUnitOfWork, job: NewJob, holder: JobId) -> Added | None:
-    """Return what became of the request; None if the holder was claimed meanwhile."""
+async def _replace(
+    work: PostgresUnitOfWork, job: NewJob, holder: JobId, *, is_known: bool
+) -> Added | None:
+    """Return what became of the request; None if the holder was claimed since the lookup.
+
+    Then the next lookup frees a debounce key. If it finds the holder again, that holds another key.
+    """
     if (why := why_malformed(job)) is not None:
         return Added(job.id, created=False, refused=why)
     rows = await work.rows("jobs.get", ids=[holder])
@@ -59,6 +66,9 @@ async def _replace(work: PostgresUnitOfWork, job: NewJob, holder: JobId) -> Adde
     change = replacement(found, job, from_micros(work.now))
     if change is None:
         earlier = await work.one("add.was_replaced", holder=holder, id=job.id)
+        is_debounced = job.window is not None and job.window.span is None
+        if is_debounced and not (earlier or is_known or is_unclaimed(found)):
+            return None
         return Added(holder, created=False, replaced=bool(earlier))
     assert found is not None
     assert change.edit is not None
