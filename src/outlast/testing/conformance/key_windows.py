@@ -1,4 +1,4 @@
-"""Keys that are held for a while: windows, debounce keys, and jobs that take a new request."""
+"""Keys that are held for a while: windows and debounce keys."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped
+from outlast.core.event import CancelRequested, Failed, Skipped
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey, KeyWindow, NewJob, Slot
-from outlast.core.ordering import Ordering
-from outlast.core.state import State
+from outlast.core.job import DedupeKey, KeyWindow, NewJob
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added, Filter
-from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,
@@ -23,13 +20,9 @@ from outlast.testing.conformance.factories import (
     SECOND,
     SUCCEEDED,
     TICK,
-    claim_order,
     ended,
     job_of,
-    kinds,
     make_job,
-    new_id,
-    next_ids,
     put,
     settle,
     started,
@@ -38,17 +31,6 @@ from outlast.testing.conformance.factories import (
 )
 
 WINDOW = KeyWindow(key="k", span=HOUR)
-KEYS: list[dict[str, Any]] = [
-    {"key": DedupeKey(key="k")},
-    {"active_key": "k"},
-    {"window": WINDOW},
-]
-NAMES = ["key", "active_key", "window"]
-
-
-def replacing(params: str = '"new"', **over: Any) -> NewJob:
-    """A job that replaces the request of the holder of its key."""
-    return make_job(params=params, replaces=True, **over)
 
 
 def debounced(params: str = "{}", *, wait: timedelta = SECOND, **over: Any) -> NewJob:
@@ -141,101 +123,6 @@ async def test_window_of_a_linked_job_names_the_root_of_its_chain(store: Store) 
     await settle(store, claim, FAILED)
 
     assert await _add(store, make_job(window=WINDOW)) == Added(claim.id, created=False)
-
-
-@pytest.mark.parametrize("held", KEYS, ids=NAMES)
-async def test_unclaimed_holder_takes_the_new_request(
-    store: Store, held: Any, clock: FakeClock
-) -> None:
-    holder = await put(store, params='"old"', **held)
-
-    added = await _add(store, replacing(priority=7, delay=HOUR, **held))
-
-    job = await job_of(store, holder)
-    assert added == Added(holder, created=False, replaced=True)
-    assert (job.params, job.priority, job.state) == ('"new"', 7, State.SCHEDULED)
-    assert job.available_at == clock.now() + HOUR
-    assert len(await store.find(Filter(), limit=MANY)) == 1
-
-
-@pytest.mark.parametrize("held", KEYS, ids=NAMES)
-async def test_claimed_holder_is_left_alone_and_answered_with(store: Store, held: Any) -> None:
-    claim = await started(store, params='"old"', **held)
-
-    while_running = await _add(store, replacing(**held))
-    await settle(store, claim, Released("drain"))
-    put_back = await _add(store, replacing(**held))
-
-    assert while_running == put_back == Added(claim.id, created=False)
-    assert (await job_of(store, claim.id)).params == '"old"'
-    assert EventKind.EDITED not in await kinds(store, claim.id)
-
-
-async def test_replaced_job_keeps_its_turn_unless_a_due_time_is_given(store: Store) -> None:
-    first = await put(store, key=DedupeKey(key="k"))
-    second = await put(store)
-
-    await _add(store, replacing(key=DedupeKey(key="k")))
-
-    assert await claim_order(store) == [first, second]
-
-
-async def test_replacement_of_another_priority_goes_behind_the_jobs_of_that_priority(
-    store: Store,
-) -> None:
-    await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
-    keyed, urgent = await put(store, key=DedupeKey(key="k")), await put(store, priority=5)
-
-    later = make_job(priority=5)
-    await store.add([replacing(key=DedupeKey(key="k"), priority=5), later])
-
-    assert await next_ids(store) == [urgent, keyed, later.id]
-
-
-async def test_replacement_is_recorded_with_the_id_of_the_enqueue(store: Store) -> None:
-    holder, job = await put(store, active_key="k"), replacing(active_key="k")
-
-    await store.add([job])
-
-    [event] = await store.events(holder)
-    assert (event.kind, event.reason, event.detail) == (EventKind.EDITED, "params", job.id)
-
-
-async def test_holder_of_another_type_is_left_alone(store: Store) -> None:
-    holder = await put(store, key=DedupeKey(key="k"))
-
-    added = await _add(store, replacing(key=DedupeKey(key="k"), type="other.type"))
-
-    assert added == Added(holder, created=False)
-    assert (await job_of(store, holder)).params == "{}"
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"params": "{"},
-        {"params": '"\ud800"'},
-        {"name": "two words"},
-        {"priority": 40_000},
-        {"delay": timedelta.max},
-        {"retry_of": new_id()},
-        {"slot": Slot(series="s", at=FakeClock().now())},
-        {"member": True, "group_id": new_id()},
-    ],
-    ids=["params", "surrogate", "name", "priority", "due", "retry_of", "slot", "member"],
-)
-async def test_request_that_cannot_be_kept_replaces_nothing(store: Store, bad: Any) -> None:
-    holder = await put(store, params='"old"', key=DedupeKey(key="k"))
-    neighbours = [make_job(), make_job()]
-
-    added = await store.add(
-        [neighbours[0], replacing(**{"key": DedupeKey(key="k"), **bad}), neighbours[1]]
-    )
-
-    assert [answer.created for answer in added] == [True, False, True]
-    assert added[1].refused
-    assert not added[1].replaced
-    assert (await job_of(store, holder)).params == '"old"'
 
 
 @pytest.mark.parametrize(
@@ -339,28 +226,6 @@ async def test_two_debounced_jobs_in_one_call_become_one(store: Store) -> None:
         (first.id, True),
     ]
     assert (await job_of(store, first.id)).params == '"two"'
-
-
-@pytest.mark.parametrize("held", [*KEYS, {"window": KeyWindow(key="k")}], ids=[*NAMES, "debounce"])
-async def test_repeated_replacement_whose_reply_was_lost_finds_what_it_wrote(
-    store: Store, held: Any, clock: FakeClock
-) -> None:
-    is_debounced = held.get("window") == KeyWindow(key="k")
-    due: dict[str, Any] = {"delay": SECOND} if is_debounced else {}
-    holder = await put(store, replaces=is_debounced, **due, **held)
-    again = replacing(**due, **held)
-    await store.add([again])
-    clock.advance(SECOND)
-    claim = await take(store)
-    await settle(store, claim, SUCCEEDED)
-
-    added = await _add(store, again)
-
-    if "active_key" in held:  # it is free, and a job that runs twice is what at-least-once allows
-        assert added.created
-    else:
-        assert added == Added(holder, created=False, replaced=True)
-    assert claim.params == '"new"'
 
 
 async def test_job_is_found_by_the_key_of_its_window(store: Store) -> None:
