@@ -208,18 +208,20 @@ JOIN outlast.queues AS q ON q.name = u.queue AND q.ordering = 'position';
 
 -- @end_window
 -- The key is free after its end, or after the first claim of its job. A repeated enqueue finds the
--- job that took its params.
+-- job that took its params. LIMIT forces index lookups, as above.
 DELETE FROM outlast.keys AS k
 WHERE k.scope = :scope::text AND k.key = :key::text AND k.bucket = :bucket::text
   AND NOT (k.scope = 'window' AND k.expires_at > :now::bigint)
   AND NOT (
-    k.scope = 'debounce'
-      AND EXISTS (SELECT 1 FROM outlast.waiting AS w WHERE w.job = k.job AND w.token = 0)
+    k.scope = 'debounce' AND (
+      SELECT true FROM outlast.waiting AS w WHERE w.job = k.job AND w.token = 0 LIMIT 1
+    ) IS NOT NULL
   )
-  AND NOT EXISTS (
-    SELECT 1 FROM outlast.events AS e
+  AND (
+    SELECT true FROM outlast.events AS e
     WHERE e.job = k.job AND e.kind = 'edited' AND e.detail = :id::text
-  );
+    LIMIT 1
+  ) IS NULL;
 
 -- @was_replaced
 -- An earlier attempt of this enqueue replaced the params of the job.

@@ -183,8 +183,9 @@ USING (
   FROM outlast.keys AS o
   WHERE o.expires_at <= :now::bigint
     AND NOT (
-      o.scope = 'debounce'
-        AND EXISTS (SELECT 1 FROM outlast.waiting AS w WHERE w.job = o.job AND w.token = 0)
+      o.scope = 'debounce' AND (
+        SELECT true FROM outlast.waiting AS w WHERE w.job = o.job AND w.token = 0 LIMIT 1
+      ) IS NOT NULL
     )
   ORDER BY o.expires_at, o.scope, o.key, o.bucket
   LIMIT :limit::bigint
