@@ -23,17 +23,30 @@ async def mismatches(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     """Yield records without an index entry, and entries without their record."""
     for part, wanted in WANTED.items():
         async for page in pages(context, part):
-            for entry in await _lacking(context, page, wanted):
-                await complete_all(context)  # an entry may be late, and then is not missing
-                missing = await context.run_unit(partial(_missing, key=entry.key, wanted=wanted))
-                for key in missing:
-                    rows = (f"{key.part} {key.sort}",)
-                    about = f"{entry.key.part} {entry.key.sort}"
-                    yield DanglingRecord(kind=DanglingKind.INDEX, rows=rows, about=about)
+            for record in await _named(context, page, wanted):
+                yield record
+    for part in ("window#", "debounce#"):
+        async for entry in context.engine.scan(part):
+            for record in await _named(context, [entry], _of_window):
+                yield record
     async for entry in scan_partition(context, key_layout.ONCE):
         if await context.run_unit(partial(_is_left, entry=entry)):
             rows = (f"{key_layout.ONCE} {entry.key.sort}",)
             yield DanglingRecord(kind=DanglingKind.INDEX, rows=rows, about=entry.key.sort)
+
+
+async def _named(
+    context: StoreContext, page: Sequence[StoredItem], wanted: Wanted
+) -> list[DanglingRecord]:
+    """Return the missing entries of the records of a page."""
+    found = []
+    for entry in await _lacking(context, page, wanted):
+        await complete_all(context)  # an entry may be late, and then is not missing
+        missing = await context.run_unit(partial(_missing, key=entry.key, wanted=wanted))
+        about = f"{entry.key.part} {entry.key.sort}"
+        rows = [(f"{key.part} {key.sort}",) for key in missing]
+        found += [DanglingRecord(kind=DanglingKind.INDEX, rows=row, about=about) for row in rows]
+    return found
 
 
 async def _lacking(
@@ -88,6 +101,10 @@ def _of_reservation(value: Value) -> Sequence[Key]:
     held = reservations.from_value(value).reservation
     keys = [reservations.pointer(held.id)]
     return [*keys, queues.key(held.queue)] if held.is_active else keys
+
+
+def _of_window(value: Value) -> Sequence[Key]:
+    return [key_windows.from_value(value).entry]
 
 
 def _of_queue(value: Value) -> Sequence[Key]:
