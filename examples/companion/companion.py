@@ -78,7 +78,7 @@ class Companion:
 
     async def schedule_sync(self, user_id: str) -> Handle[None]:
         """Enqueue a sync of a user, or return the handle of one that has not ended."""
-        sync = self.types["user_sync"].options(active_key=f"sync#{user_id}")
+        sync = self.types["user_sync"].options(key=f"sync#{user_id}", key_until="end")
         return await sync.enqueue(user_id=user_id)
 
     def _register(self, name: str, handler: type[BaseJobHandler]) -> JobType[Any, None]:

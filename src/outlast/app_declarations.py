@@ -24,7 +24,7 @@ from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.handler_class import default_name
 from outlast.jobs.jobtype import Bound, JobType
 from outlast.jobs.middleware import Middleware, check_middleware
-from outlast.jobs.policy import DeliveryName, ErrorNames, MetadataOptions, Policy, VerdictName
+from outlast.jobs.policy import DeliveryName, ErrorNames, JobDefaults, Policy, VerdictName
 from outlast.jobs.queue_declaration import QueueDeclaration, declare_queue
 from outlast.jobs.queues import OrderingName
 from outlast.jobs.registry import Registry
@@ -89,7 +89,7 @@ class CodeDeclarations:
         unknown_error: VerdictName = "transient",
         retention: Duration | Literal["forever"] | None = None,
         log_capture: LogCapture = None,
-        **metadata: Unpack[MetadataOptions],
+        **jobs: Unpack[JobDefaults],
     ) -> Decorator: ...
     def job(
         self,
@@ -106,7 +106,7 @@ class CodeDeclarations:
         unknown_error: VerdictName = "transient",
         retention: Duration | Literal["forever"] | None = None,
         log_capture: LogCapture = None,
-        **metadata: Unpack[MetadataOptions],
+        **jobs: Unpack[JobDefaults],
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
 
@@ -131,7 +131,8 @@ class CodeDeclarations:
             retention: How long its ended jobs are kept; `"forever"`, or None for the setting
                 `retention` of the app.
             log_capture: Whether what its runs log is kept; or from which level: "WARNING".
-            **metadata: `tags`, `headers` and `meta` of its jobs, as in `JobType.options`.
+            **jobs: Defaults of its jobs, as in `JobType.options`: `tags`, `headers` and `meta`;
+                and what a `key` does: `unique_for="1h"` and others.
 
         Raises InvalidType if settings contradict each other.
         """
@@ -149,7 +150,7 @@ class CodeDeclarations:
                 unknown_error=unknown_error,
                 retention=retention,
                 log_capture=log_capture,
-                **metadata,
+                **jobs,
             )
             job_type: JobType[..., Any] = JobType(
                 handler, policy, self._code.source, self._code.layers

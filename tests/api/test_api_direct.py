@@ -231,7 +231,6 @@ async def test_reservation_names_process_and_request_and_lasts_as_set(app, story
     ("name", "value"),
     [
         ("key", "k"),
-        ("active_key", "k"),
         ("slot", AT),
         ("delay", "5m"),
         ("at", AT),

@@ -73,7 +73,7 @@ async def test_a_key_returns_the_job_that_holds_it(send, outlast):
 
 
 async def test_an_active_key_is_free_again_when_its_job_has_ended(send, outlast):
-    active = send.options(active_key="sync")
+    active = send.options(key="sync", key_until="end")
 
     first, again = await active.enqueue(), await active.enqueue()
     await outlast.drain()
@@ -152,7 +152,7 @@ WRONG = [
     ({"key": 3}, "key is 3; use text"),
     ({"bucket": "b"}, "bucket was given without key; .* give both"),
     ({"key": "k", "bucket": "\0"}, "bucket is"),
-    ({"active_key": ""}, "active_key is ''"),
+    ({"key": "", "key_until": "end"}, "key is ''"),
     ({"group_id": "g" * 1000}, "group_id is"),
     ({"max_attempts": 0}, "max_attempts is 0; use a whole number from 1 to"),
     ({"max_attempts": -3}, "max_attempts is -3"),
@@ -161,7 +161,7 @@ WRONG = [
     ({"slot": datetime(2026, 1, 6)}, "slot is datetime.*; use a datetime with a time zone"),  # noqa: DTZ001
     ({"slot": Slot(series="a b", at=MIDNIGHT)}, "series is 'a b'"),
     ({"slot": 7}, "slot is 7; use a datetime with a time zone"),
-    ({"on_conflict": "ignore"}, "on_conflict is 'ignore'; use return, skip, reject"),
+    ({"on_conflict": "ignore"}, "on_conflict is 'ignore'; use existing, skip, reject, replace"),
 ]
 
 

@@ -44,7 +44,7 @@ def dead(send, hand):
 
 
 async def test_a_retry_is_a_copy_that_counts_from_zero(app, dead):
-    before = await dead(7, max_attempts=2, group_id="g", key="k", active_key="a")
+    before = await dead(7, max_attempts=2, group_id="g", key="a", key_until="end")
 
     handle = await app.retry(before.id)
 
@@ -61,10 +61,10 @@ async def test_a_retry_is_a_copy_that_counts_from_zero(app, dead):
 
 
 async def test_a_retry_whose_active_key_is_taken_is_refused_with_its_holder(app, send, dead):
-    before = await dead(1, active_key="user:7")
-    holder = await send.options(active_key="user:7").enqueue(2)
+    before = await dead(1, key="user:7", key_until="end")
+    holder = await send.options(key="user:7", key_until="end").enqueue(2)
 
-    with pytest.raises(DuplicateJob, match=f"job {holder.id} holds its active key") as refused:
+    with pytest.raises(DuplicateJob, match=f"job {holder.id} holds its key") as refused:
         await app.retry(before.id)
 
     assert refused.value.existing == holder.id
@@ -74,7 +74,7 @@ async def test_a_retry_whose_active_key_is_taken_is_refused_with_its_holder(app,
 
 
 async def test_of_many_with_one_active_key_one_is_retried(app, dead):
-    jobs = [await dead(number, active_key="user:7") for number in range(3)]
+    jobs = [await dead(number, key="user:7", key_until="end") for number in range(3)]
 
     done = await app.jobs.retry(queue="mail")
 

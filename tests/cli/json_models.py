@@ -131,6 +131,7 @@ class JobCount(Model):
 class Enqueued(Model):
     id: str
     created: bool
+    replaced: bool
 
 
 class Id(Model):

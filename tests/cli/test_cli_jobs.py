@@ -172,3 +172,24 @@ def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
     (reported,) = cli.documents("group", "list")
     assert (reported["id"], reported["state"], reported["progress"]) == (group_id, "succeeded", 1.0)
     assert "succeeded" in cli.out("group", "get", group_id)
+
+
+def test_enqueue_says_what_became_of_a_job_whose_key_is_taken(cli: Cli) -> None:
+    window = ("--key", "k", "--unique-for", "1h")
+    first = cli.enqueue("add", '{"left": 1}', *window)
+
+    (again,) = cli.documents("enqueue", "add", '{"left": 2}', *window)
+    (newer,) = cli.documents("enqueue", "add", '{"left": 3}', *window, "--on-conflict", "replace")
+
+    assert again == {"id": first, "created": False, "replaced": False}
+    assert newer == {"id": first, "created": False, "replaced": True}
+    assert cli.documents("show", first)[0]["params"] == {"left": 3}
+
+
+def test_enqueue_refuses_options_of_a_key_that_contradict_each_other(cli: Cli) -> None:
+    both = cli("enqueue", "add", '{"left": 1}', "--key", "k", "--debounce", "1s", "--key-until=end")
+    alone = cli("enqueue", "add", '{"left": 1}', "--unique-for", "1h")
+
+    assert "key_until and debounce were both given" in both.output
+    assert "unique_for was given without key" in alone.output
+    assert cli.documents("jobs") == []

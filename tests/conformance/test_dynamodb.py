@@ -19,6 +19,7 @@ from outlast.testing.conformance.concurrency import *  # noqa: F403 - capability
 from outlast.testing.conformance.concurrency_documents import *  # noqa: F403 - same
 from outlast.testing.conformance.concurrency_queues import *  # noqa: F403 - the same, of queues
 from outlast.testing.conformance.concurrency_schedules import *  # noqa: F403 - same
+from outlast.testing.conformance.concurrency_windows import *  # noqa: F403 - same
 from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
 from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.corruption_recovery_records import *  # noqa: F403 - the rest

@@ -20,6 +20,7 @@ PAGES = [
     "docs/howto/fastapi.md",
     "docs/howto/why-a-job-waits.md",
     "docs/howto/order-and-groups.md",
+    "docs/howto/run-it-once.md",
     "docs/howto/schedules.md",
     "docs/howto/errors-to-sentry.md",
     "docs/howto/middleware-and-lifespan.md",

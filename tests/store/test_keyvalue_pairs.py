@@ -20,7 +20,7 @@ from outlast.core.event import (
 )
 from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey, NewJob, Slot
+from outlast.core.job import DedupeKey, KeyWindow, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
@@ -298,7 +298,65 @@ async def _scheduled(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Ver
     }
 
 
+def _windowed(params: str, **over: Any) -> Verb:
+    window = KeyWindow(key="k", span=HOUR)
+    return _adding(params, params=f'"{params}"', window=window, **over)
+
+
+async def _window_over(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
+    """A window that has ended, whose job waits still."""
+    await store.add([_job("old", window=KeyWindow(key="k", span=MOMENT))])
+    old = await job_of(store, _id("old"))
+    clock.advance(HOUR)
+    return {
+        "take": _windowed("one"),
+        "take it too": _windowed("two"),
+        "replace": _windowed("three", replaces=True),
+        "claim": _claiming(),
+        "cancel": _applying(old, CancelRequested()),
+        "prune": lambda store: store.prune(older_than=HOUR, limit=MANY),
+    }
+
+
+async def _replaceable(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
+    """A job that holds a key and waits for its first claim."""
+    key = DedupeKey(key="k")
+    await _put_in_turn(store, clock, "old", key=key)
+    old = await job_of(store, _id("old"))
+    return {
+        "replace": _adding("one", params='"one"', key=key, replaces=True),
+        "replace it too": _adding("two", params='"two"', key=key, replaces=True),
+        "add": _adding("three", key=key),
+        "claim": _claiming(),
+        "cancel": _applying(old, CancelRequested()),
+        "edit": _applying(old, Edited(JobEdit(params='"edited"'))),
+    }
+
+
+async def _debounced(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
+    """A debounced job that is due."""
+
+    def put_off(name: str) -> Verb:
+        window = KeyWindow(key="k", at_most=HOUR)
+        given: dict[str, Any] = {"window": window, "delay": MOMENT, "replaces": True}
+        return _adding(name, params=f'"{name}"', **given)
+
+    await put_off("old")(store)
+    old = await job_of(store, _id("old"))
+    clock.advance(MOMENT)
+    return {
+        "put off": put_off("one"),
+        "put off again": put_off("two"),
+        "claim": _claiming(),
+        "cancel": _applying(old, CancelRequested()),
+        "prune": lambda store: store.prune(older_than=HOUR, limit=MANY),
+    }
+
+
 WORLDS: Mapping[str, MakeWorld] = {
+    "a window that is over": _window_over,
+    "a key of a job that waits": _replaceable,
+    "a debounced job": _debounced,
     "keys": _keys,
     "a chain that is over": _chain_over,
     "a line": _line,

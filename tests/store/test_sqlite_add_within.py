@@ -4,17 +4,19 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey
+from outlast.core.job import DedupeKey, KeyWindow
 from outlast.core.state import State
 from outlast.errors import InvalidArgument, StoreBusy
 from outlast.store.contract.jobs import Added
 from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import job_of, make_job, put
 from support.crash.sqlite_target import dump
 
@@ -262,3 +264,36 @@ async def test_transaction_that_has_read_an_older_moment_is_told_it_is_too_late(
 
     own.execute("ROLLBACK")
     assert len(dump(path)["outlast_jobs"]) == 1
+
+
+async def test_waiting_job_takes_the_request_when_the_caller_commits(
+    store: SqliteStore, set_up: sqlite3.Connection
+) -> None:
+    key = DedupeKey(key="k")
+    holder = await put(store, params='"old"', key=key)
+    job = make_job(params='"new"', key=key, replaces=True)
+
+    set_up.execute(INVOICE)
+    added = await store.add_within(set_up, [job])
+    before = (await job_of(store, holder)).params
+    set_up.commit()
+
+    assert added == [Added(holder, created=False, replaced=True)]
+    assert (before, (await job_of(store, holder)).params) == ('"old"', '"new"')
+
+
+async def test_nothing_is_replaced_or_taken_when_the_caller_rolls_back(
+    store: SqliteStore, clock: FakeClock, own: sqlite3.Connection
+) -> None:
+    window = KeyWindow(key="k", span=timedelta(seconds=1))
+    holder = await put(store, params='"old"', key=DedupeKey(key="k"), window=window)
+    clock.advance(timedelta(seconds=1))
+    replacing = make_job(params='"new"', key=DedupeKey(key="k"), replaces=True)
+
+    own.execute(INVOICE)
+    await store.add_within(own, [replacing, make_job(window=window)])
+    own.rollback()
+
+    assert (await job_of(store, holder)).params == '"old"'
+    assert await store.events(holder) == []
+    assert await put(store, window=window)

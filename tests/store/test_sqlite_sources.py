@@ -29,7 +29,7 @@ STATE_COLUMN = re.compile(
 )
 STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
 OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
-    "active", "key",  # scopes of keys
+    "active", "key", "window", "debounce",  # scopes of keys
     "ended",  # the guard `state`, once it is known to be an end
     "cancel_requested",  # a reason
     "$[8]", "true",  # a worker that is stopping, in its description

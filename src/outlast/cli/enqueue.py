@@ -15,6 +15,7 @@ from outlast.cli import values
 from outlast.cli.command import CommandContext, Exit, command
 from outlast.cli.json_values import error_value, stored_json
 from outlast.cli.queue_names import CREATE, CREATE_HINT, require_queue
+from outlast.cli.unique_options import unique_options
 from outlast.clock import SystemClock
 from outlast.core.delivery import Delivery
 from outlast.core.envelope import readable
@@ -49,7 +50,7 @@ POLLS_PER_EXPLANATION = 5
     callback=values.time,
     help="Slot of a type with delivery once, such as 2026-11-16T08:00Z; each runs once.",
 )
-@click.option("--key", help="Unique key: at most one job ever has it.")
+@unique_options
 @click.option("--queue", help="Queue, instead of the type's own.")
 @CREATE
 @click.option("--priority", type=int, help="Priority, instead of the type's own.")
@@ -103,9 +104,10 @@ async def enqueue_command(
     handle = await job_type.options(**options).enqueue(**given)
     if not handle.created:
         taken = "key" if options["slot"] is None else "slot"
-        ctx.out.message(f"the {taken} is taken; this is the job that has it")
+        now = "has these params now" if handle.replaced else "has it"
+        ctx.out.message(f"the {taken} is taken; this is the job that {now}")
     if ctx.out.as_json:
-        ctx.out.record({"id": handle.id, "created": handle.created})
+        ctx.out.record({"id": handle.id, "created": handle.created, "replaced": handle.replaced})
     else:
         ctx.out.line(handle.id)
     return await _follow(ctx, handle, time_limit) if wait else Exit.OK

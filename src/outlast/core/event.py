@@ -219,7 +219,7 @@ class EventKind(StrEnum):
     PAUSED = "paused"  # of a queue: claims stop
     RESUMED = "resumed"  # of a queue: claims continue
     ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is missing; the detail is a copy of the run
-    EDITED = "edited"  # edited while waiting; the reason names the fields
+    EDITED = "edited"  # while waiting; the reason names the fields, the detail a replacing enqueue
     MOVED = "moved"  # given another position; the reason says which
     RENUMBERED = "renumbered"  # of a queue: positions spaced evenly; the detail says how many
     LATE_WRITE_REFUSED = "late_write_refused"  # a former lease holder tried to write

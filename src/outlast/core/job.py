@@ -28,6 +28,29 @@ class DedupeKey:
     bucket: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyWindow:
+    """A key of one job at a time, for a `span` from its creation; None: until its first claim.
+
+    `at_most` is how long after its creation an enqueue may put off its due time.
+    """
+
+    key: str
+    bucket: str = ""
+    span: timedelta | None = None
+    at_most: timedelta | None = None
+
+    @property
+    def scope(self) -> str:
+        """The kind of key; keys of different kinds do not meet."""
+        return "debounce" if self.span is None else "window"
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """Scope, key and bucket: one job at a time has them."""
+        return self.scope, self.key, self.bucket
+
+
 @dataclass(frozen=True, kw_only=True)  # no slots: enqueue_many fills `__dict__` directly
 class NewJob:
     """A job to be stored.
@@ -49,6 +72,8 @@ class NewJob:
     slot: Slot | None = None
     key: DedupeKey | None = None
     active_key: str | None = None
+    window: KeyWindow | None = None
+    replaces: bool = False  # a holder of its key that was never claimed takes its request
     group_id: str | None = None
     member: bool = False  # of that group; a group_id alone is only a label
     template_id: str | None = None
@@ -64,6 +89,8 @@ class NewJob:
             self.key is None
             and self.slot is None
             and self.active_key is None
+            and self.window is None
+            and not self.replaces
             and self.retry_of is None
         )
 

@@ -11,6 +11,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import ZERO, EventKind
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job, NewJob
+from outlast.core.key_window import check_replacement
 from outlast.core.limits import (
     MAX_ERROR,
     MAX_EXIT_CODE,
@@ -71,6 +72,7 @@ def check_new_job(new: NewJob) -> None:
         check_metadata(new.metadata)
     if new.active_key is not None:
         check_key(new.active_key, what="active_key")
+    check_replacement(new)
 
 
 def check_dedupe_key(new: NewJob) -> None:

@@ -73,8 +73,7 @@ def require_direct(job: NewJob, tx: Any) -> None:
         )
     asked = {
         "tx": tx,
-        "key": job.key,
-        "active_key": job.active_key,
+        "key": job.key or job.active_key or job.window,
         "slot": job.slot,
         "delay": job.delay,
         "at": job.at,

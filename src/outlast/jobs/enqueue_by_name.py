@@ -11,7 +11,7 @@ from outlast.jobs.client_source import ClientSource
 from outlast.jobs.codec import dump_untyped
 from outlast.jobs.enqueue_plan import NO_DIRECT_OPTIONS, EnqueuePlan
 from outlast.jobs.handle import Handle
-from outlast.jobs.options import JobOptions, check_on_conflict, new_job
+from outlast.jobs.options import JobOptions, new_job
 from outlast.jobs.policy import Policy
 from outlast.jobs.registry import Registry
 
@@ -46,14 +46,13 @@ def _plan_elsewhere(
 ) -> EnqueuePlan:
     """Return how to enqueue a job of a type that this process does not know."""
     fields: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    on_conflict, tx = fields.pop("on_conflict", "return"), fields.pop("tx", None)
-    check_on_conflict(on_conflict)
+    tx = fields.pop("tx", None)
     return EnqueuePlan(
         type_name,
         ClientSource(type_name, client),
         new_job(Policy.new(name=type_name, delivery=delivery), **fields),
         encode=lambda _, given: dump_untyped(given, what=f'params of "{type_name}"'),
-        on_conflict=on_conflict,
+        on_conflict=fields.get("on_conflict", "existing"),
         tx=tx,
         direct=NO_DIRECT_OPTIONS,
     )

@@ -12,7 +12,8 @@ from outlast.jobs.client import Client
 from outlast.jobs.client_source import ClientSource
 from outlast.jobs.direct_run import DirectRunOptions, require_direct, run_now
 from outlast.jobs.handle import Handle
-from outlast.jobs.options import JobFactory, OnConflict
+from outlast.jobs.options import JobFactory
+from outlast.jobs.uniqueness import OnConflict
 from outlast.store.contract import Capability, Store
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.transactions import Transactions
@@ -97,10 +98,10 @@ class EnqueuePlan:
         if not created and self.on_conflict == "reject":
             raise DuplicateJob(
                 f'a job of type "{self.type_name}" was not stored: job {added.id} has its key or '
-                "slot; use another, or on_conflict='return' to get that job",
+                "slot; use another, or on_conflict='existing' to get that job",
                 existing=added.id,
             )
-        return Handle(added.id, self.client, created=created)
+        return Handle(added.id, self.client, created=created, replaced=added.replaced)
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return the payload of a call; InvalidJob if the options do not allow an enqueue."""

@@ -302,6 +302,11 @@ def _require_ours(client: Client, index: int, each: object) -> None:
         raise InvalidGroup(
             f"member {index} of the group has a tx; a group is stored by itself, so leave tx out"
         )
+    if plan.like.replaces:
+        raise InvalidGroup(
+            f"member {index} of the group may replace another job; a group has jobs of its own, so "
+            'leave out debounce and on_conflict="replace"'
+        )
     if plan.like.group_id is not None:
         raise InvalidGroup(
             f"member {index} of the group has a group_id already; leave it out, the group has one"

@@ -21,13 +21,17 @@ class Handle(Generic[R_co]):
     """The job that `enqueue` returned: wait for it, read it, move, edit or cancel it.
 
     `created` is False if the key or the slot was taken: then it is the job that holds it.
+    `replaced` is True if that job took the params of the enqueue.
     """
 
-    __slots__ = ("_client", "created", "id")
+    __slots__ = ("_client", "created", "id", "replaced")
 
-    def __init__(self, job_id: JobId, client: Client, created: bool) -> None:
+    def __init__(
+        self, job_id: JobId, client: Client, created: bool, *, replaced: bool = False
+    ) -> None:
         self.id = job_id
         self.created = created
+        self.replaced = replaced
         self._client = client
 
     async def wait(self, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job

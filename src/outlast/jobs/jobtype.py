@@ -19,9 +19,10 @@ from outlast.jobs.executor_choice import STOPS
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import read_class
 from outlast.jobs.middleware import Middleware
-from outlast.jobs.options import OnConflict, check_on_conflict, new_job
+from outlast.jobs.options import new_job
 from outlast.jobs.policy import Policy
 from outlast.jobs.signature import Signature, read_signature
+from outlast.jobs.uniqueness import KeyUntil, OnConflict
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,7 +122,10 @@ class JobType(Generic[P, R_co]):
         at: datetime | None = None,
         key: str | None = None,
         bucket: str | None = None,
-        active_key: str | None = None,
+        key_until: KeyUntil | None = None,
+        unique_for: Duration | None = None,
+        debounce: Duration | None = None,
+        at_most: Duration | None = None,
         priority: int | None = None,
         queue: str | None = None,
         slot: datetime | Slot | None = None,
@@ -131,7 +135,7 @@ class JobType(Generic[P, R_co]):
         tags: Iterable[str] | None = None,
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, Any] | None = None,
-        on_conflict: OnConflict = "return",
+        on_conflict: OnConflict | None = None,
         tx: Any = None,
         wait: Duration | None = None,
         on_busy: OnBusy | None = None,
@@ -146,7 +150,11 @@ class JobType(Generic[P, R_co]):
             at: Due at this moment.
             key: At most one job with this key, ever.
             bucket: Narrows `key`, such as to a day.
-            active_key: At most one job with this key that has not ended.
+            key_until: `end`: the key is free again when its job has ended; `forever`.
+            unique_for: The key is free again so long after the creation of its job.
+            debounce: Due after this time without a further enqueue with the key; each one
+                replaces the params. The first claim frees the key.
+            at_most: With `debounce`: due so long after the first enqueue at the latest.
             priority: Higher is claimed first.
             queue: Another queue.
             slot: The occurrence that the job is for; at most one job per slot, ever.
@@ -156,22 +164,26 @@ class JobType(Generic[P, R_co]):
             tags: Words to find the job by, with those of the type: `["urgent"]`.
             headers: Text for middleware and other programs, over that of the type.
             meta: A small JSON object, over that of the type; filters match its values.
-            on_conflict: What to do if the key or slot is taken: `return` that job, `skip`
-                (`enqueue_many` leaves it out), or `reject` with DuplicateJob.
+            on_conflict: If the key or slot is taken: `existing` returns that job, `skip` too
+                (`enqueue_many` leaves it out), `reject` raises DuplicateJob. `replace` gives a
+                job that was never claimed these params, priority and due time.
             tx: Your connection to the store's database, in a transaction: the job exists when
                 that commits. Open the app first, or the two may wait for each other.
             wait: For `run_now`: how long to wait for the queue and a worker together.
             on_busy: For `run_now`: `wait` for a reserved queue, or `reject` at once.
             request: For `run_now`: the name that others see as holder of the queue.
         """
-        check_on_conflict(on_conflict)
         like = new_job(
             self.policy,
             delay=delay,
             at=at,
             key=key,
             bucket=bucket,
-            active_key=active_key,
+            on_conflict=on_conflict,
+            key_until=key_until,
+            unique_for=unique_for,
+            debounce=debounce,
+            at_most=at_most,
             priority=priority,
             queue=queue,
             slot=slot,
@@ -193,7 +205,7 @@ class JobType(Generic[P, R_co]):
         self,
         like: NewJob,
         *,
-        on_conflict: OnConflict = "return",
+        on_conflict: OnConflict | None = None,
         tx: Any = None,
         direct: DirectRunOptions = NO_DIRECT_OPTIONS,
     ) -> EnqueuePlan:
@@ -203,7 +215,7 @@ class JobType(Generic[P, R_co]):
             self._source,
             like,
             encode=self.encode_params,
-            on_conflict=on_conflict,
+            on_conflict=on_conflict or self.policy.unique.on_conflict,
             tx=tx,
             direct=direct,
         )

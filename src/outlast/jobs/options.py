@@ -2,24 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, TypedDict
 
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey, NewJob, Slot
+from outlast.core.job import NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
 from outlast.core.metadata import extended
 from outlast.core.retry import MAX_ATTEMPTS
-from outlast.errors import InvalidArgument, InvalidJob
+from outlast.errors import InvalidJob
 from outlast.jobs.policy import Policy
-
-OnConflict = Literal["return", "skip", "reject"]
+from outlast.jobs.uniqueness import KeyUntil, OnConflict, Uniqueness, UniqueOptions
 
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _MAX_BITS: Final = 64
-_ON_CONFLICT: Final = ("return", "skip", "reject")
 
 
 class JobOptions(TypedDict, total=False):
@@ -29,7 +27,10 @@ class JobOptions(TypedDict, total=False):
     at: datetime | None
     key: str | None
     bucket: str | None
-    active_key: str | None
+    key_until: KeyUntil | None
+    unique_for: Duration | None
+    debounce: Duration | None
+    at_most: Duration | None
     priority: int | None
     queue: str | None
     slot: datetime | Slot | None
@@ -39,7 +40,7 @@ class JobOptions(TypedDict, total=False):
     tags: Iterable[str] | None
     headers: Mapping[str, str] | None
     meta: Mapping[str, Any] | None
-    on_conflict: OnConflict
+    on_conflict: OnConflict | None
     tx: Any
 
 
@@ -50,7 +51,11 @@ def new_job(
     at: datetime | None = None,
     key: str | None = None,
     bucket: str | None = None,
-    active_key: str | None = None,
+    on_conflict: OnConflict | None = None,
+    key_until: KeyUntil | None = None,
+    unique_for: Duration | None = None,
+    debounce: Duration | None = None,
+    at_most: Duration | None = None,
     priority: int | None = None,
     queue: str | None = None,
     slot: datetime | Slot | None = None,
@@ -66,7 +71,16 @@ def new_job(
     InvalidJob names the option that cannot be used.
     """
     span, moment = check_due(delay, at)
+    held: UniqueOptions = {
+        "on_conflict": on_conflict,
+        "key_until": key_until,
+        "unique_for": unique_for,
+        "debounce": debounce,
+        "at_most": at_most,
+    }
     try:
+        unique = policy.unique.over(**held)
+        _require_key(key, {**held, "bucket": bucket})
         return NewJob(
             id=JobId(""),
             type=policy.name,
@@ -76,16 +90,15 @@ def new_job(
             delivery=policy.delivery,
             priority=policy.priority if priority is None else check_whole_priority(priority),
             max_attempts=_attempts(max_attempts, policy),
-            delay=span,
+            delay=_debounced(unique, key, span, moment),
             at=moment,
             start_within=_span(start_within, "start_within"),
             slot=_slot(slot, policy),
-            key=_key(key, bucket),
-            active_key=None if active_key is None else check_key(active_key, what="active_key"),
+            **_unique_fields(unique, key, bucket, slot),
             group_id=None if group_id is None else check_key(group_id, what="group_id"),
             metadata=extended(policy.metadata, headers=headers, tags=tags, meta=meta),
         )
-    except InvalidArgument as error:
+    except ValueError as error:
         raise InvalidJob(str(error)) from error
 
 
@@ -101,12 +114,6 @@ def check_due(
 def check_whole_priority(value: int) -> int:
     """Return `value` if it is a valid priority; InvalidArgument otherwise."""
     return check_priority(_whole(value, "priority"))
-
-
-def check_on_conflict(value: str) -> None:
-    """Raise InvalidJob unless `value` is a known conflict policy."""
-    if value not in _ON_CONFLICT:
-        raise InvalidJob(f"on_conflict is {value!r:.80}; use {', '.join(_ON_CONFLICT)}")
 
 
 class JobFactory:
@@ -185,10 +192,40 @@ def _slot(value: datetime | Slot | None, policy: Policy) -> Slot | None:
     return Slot(series=check_name(value.series, what="series"), at=_moment(value.at, "slot"))
 
 
-def _key(key: str | None, bucket: str | None) -> DedupeKey | None:
+def _require_key(key: str | None, options: Mapping[str, object]) -> None:
+    """Raise InvalidJob for an option that says something about a key, if there is none."""
+    if key is not None:
+        return
+    given = [name for name, value in options.items() if value is not None]
+    if options["on_conflict"] == "replace":
+        given.append('on_conflict="replace"')
+    if given := [name for name in given if name != "on_conflict"]:  # slots have it too
+        raise InvalidJob(f"{given[0]} was given without key; it says what a key does, so give both")
+
+
+def _unique_fields(
+    unique: Uniqueness, key: str | None, bucket: str | None, slot: object
+) -> dict[str, Any]:
     if key is None:
-        if bucket is not None:
-            raise InvalidJob("bucket was given without key; a bucket narrows a key, so give both")
-        return None
-    checked = check_key(bucket or "", what="bucket", empty=True)
-    return DedupeKey(key=check_key(key, what="key"), bucket=checked)
+        return {}
+    if slot is not None and unique.replaces:
+        what = 'on_conflict="replace"' if unique.debounce is None else "debounce"
+        raise InvalidJob(
+            f"{what} and slot were both given; a job for a slot takes no other request, so leave "
+            "one of them out"
+        )
+    return unique.fields(key, bucket)
+
+
+def _debounced(
+    unique: Uniqueness, key: str | None, delay: timedelta | None, at: datetime | None
+) -> timedelta | None:
+    """Return the delay of the job; for a debounced one, the wait for a further enqueue."""
+    if key is None or unique.debounce is None:
+        return delay
+    if delay is not None or at is not None:
+        raise InvalidJob(
+            f"debounce was given with {'at' if delay is None else 'delay'}; a debounced job is "
+            "due when no further one came for that long, so leave the other out"
+        )
+    return unique.debounce

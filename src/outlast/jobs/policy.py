@@ -13,6 +13,7 @@ from outlast.core.log_capture import LogCapture, check_log_capture
 from outlast.core.metadata import extended
 from outlast.core.retry import Backoff, Delays, as_backoff
 from outlast.errors import InvalidArgument, InvalidType
+from outlast.jobs.uniqueness import FOREVER, Uniqueness, UniqueOptions
 
 DeliveryName = Literal["lease", "linked", "once"]
 VerdictName = Literal["transient", "permanent"]
@@ -25,6 +26,10 @@ class MetadataOptions(TypedDict, total=False):
     tags: Iterable[str] | None
     headers: Mapping[str, str] | None
     meta: Mapping[str, Any] | None
+
+
+class JobDefaults(MetadataOptions, UniqueOptions, total=False):
+    """Defaults of the jobs of a type, in the words of `JobType.options`."""
 
 
 _NO_RETRY: Final = Backoff(1)
@@ -48,6 +53,7 @@ class Policy:
     retention: timedelta | Literal["forever"] | None = None  # None: the setting of the app
     metadata: str | None = None  # headers, tags and meta of its jobs, as stored text
     log_capture: LogCapture = None
+    unique: Uniqueness = FOREVER
 
     @classmethod
     def new(
@@ -64,7 +70,7 @@ class Policy:
         unknown_error: str = "transient",
         retention: Duration | None = None,
         log_capture: LogCapture = None,
-        **metadata: Unpack[MetadataOptions],
+        **jobs: Unpack[JobDefaults],
     ) -> "Policy":
         """Return a validated policy; InvalidType names the setting that cannot be used."""
         try:
@@ -84,13 +90,31 @@ class Policy:
                 max_runtime=_runtime(max_runtime),
                 executor=executor,
                 retention=_retention(retention),
-                metadata=extended(None, **metadata),
+                metadata=extended(None, **_part(jobs, MetadataOptions)),
                 log_capture=check_log_capture(log_capture),
+                unique=_unique(_part(jobs, UniqueOptions), kind),
             )
         except InvalidType:
             raise
         except ValueError as error:
             raise InvalidType(f"{where}: {error}") from error
+
+
+def _part(given: Mapping[str, Any], words: type) -> Any:
+    """Return the options that belong to one of the two kinds; TypeError for one of neither."""
+    for name in given.keys() - JobDefaults.__annotations__.keys():
+        raise TypeError(f"a job type has no option {name!r}")
+    return {name: value for name, value in given.items() if name in words.__annotations__}
+
+
+def _unique(given: UniqueOptions, delivery: Delivery) -> Uniqueness:
+    unique = FOREVER.over(**given)
+    if unique.replaces and delivery is Delivery.ONCE:
+        raise ValueError(
+            "delivery once takes a slot, and a job for a slot takes no other request; leave out "
+            'debounce and on_conflict="replace"'
+        )
+    return unique
 
 
 def _delivery(value: str, where: str) -> Delivery:

@@ -38,7 +38,7 @@ async def retry(client: Client, job_id: JobId) -> Handle[Any]:
         )
     if added.refused is None:
         raise DuplicateJob(
-            f"job {tip.id} cannot be retried: job {added.id} holds its active key "
+            f"job {tip.id} cannot be retried: job {added.id} holds its key "
             f"{tip.active_key!r}; wait until that job has ended, then retry",
             existing=added.id,
         )

@@ -24,7 +24,7 @@ from outlast.jobs.client import Client
 from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.handle import Handle
 from outlast.jobs.jobtype import Bound, JobType, definition_of
-from outlast.jobs.options import JobOptions, check_on_conflict, new_job
+from outlast.jobs.options import JobOptions, new_job
 from outlast.jobs.registry import Registry
 
 _MAX_ATTEMPTS: Final = 100
@@ -204,7 +204,8 @@ def _of_bound(
             f"the bound job of {plan.type_name} has options; give those of the template to save: "
             "queue=, priority= and max_attempts="
         )
-    return plan.type_name, json.loads(payload)
+    plain_text = registry.get(plan.type_name).plain_params(payload)
+    return plan.type_name, json.loads(plain_text)
 
 
 def _plan(kind: JobType[..., Any], template: Template, options: JobOptions) -> EnqueuePlan:
@@ -214,8 +215,7 @@ def _plan(kind: JobType[..., Any], template: Template, options: JobOptions) -> E
         "max_attempts": template.max_attempts,
         **{name: value for name, value in options.items() if value is not None},
     }
-    on_conflict, tx = fields.pop("on_conflict", "return"), fields.pop("tx", None)
-    check_on_conflict(on_conflict)
+    on_conflict, tx = fields.get("on_conflict"), fields.pop("tx", None)
     like = new_job(kind.policy, **fields)
     marked = replace(like, template_id=template.id, template_at=template.updated_at)
     return kind.plan(marked, on_conflict=on_conflict, tx=tx)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -10,7 +11,7 @@ import psycopg
 import pytest
 
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey
+from outlast.core.job import DedupeKey, KeyWindow
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.errors import StoreBusy
@@ -287,3 +288,37 @@ async def test_enqueue_cancelled_while_it_waits_leaves_the_connection_to_its_own
         assert own.execute("SELECT 1").fetchone() == (1,)
     await first.close()
     own.close()
+
+
+async def test_waiting_job_takes_the_request_when_the_caller_commits(
+    store: PostgresStore, caller: Caller
+) -> None:
+    window = KeyWindow(key="k")
+    due: dict[str, Any] = {"window": window, "replaces": True, "delay": timedelta(hours=1)}
+    holder = await put(store, params='"old"', **due)
+    new, other = (
+        make_job(params='"new"', **due),
+        make_job(
+            window=KeyWindow(key="o"),
+            **{name: value for name, value in due.items() if name != "window"},
+        ),
+    )
+
+    added = await store.add_within(caller.tx, [new, other])
+    before = (await job_of(store, holder)).params
+    await caller.commit()
+
+    assert added == [Added(holder, created=False, replaced=True), Added(other.id, created=True)]
+    assert (before, (await job_of(store, holder)).params) == ('"old"', '"new"')
+
+
+async def test_nothing_is_replaced_when_the_caller_rolls_back(
+    store: PostgresStore, caller: Caller
+) -> None:
+    key = DedupeKey(key="k")
+    holder = await put(store, params='"old"', key=key)
+
+    await store.add_within(caller.tx, [make_job(params='"new"', key=key, replaces=True)])
+    await caller.rollback()
+
+    assert (await job_of(store, holder)).params == '"old"'

@@ -34,6 +34,7 @@ from outlast.store.contract.jobs import Filter
 from outlast.store.contract.queues import Queue
 from outlast.testing.clock import START
 from support.crash.scenarios_direct import DIRECT
+from support.crash.scenarios_windows import WINDOWS
 from support.crash.world import (
     HOLDER,
     LEASE,
@@ -50,7 +51,7 @@ from support.crash.world import (
     settling,
 )
 
-SCENARIOS: dict[str, Scenario] = {**DIRECT}
+SCENARIOS: dict[str, Scenario] = {**DIRECT, **WINDOWS}
 scenario = register_in(SCENARIOS)
 
 

@@ -30,12 +30,14 @@ class Added(NamedTuple):
 
     `created` is True if this call stored it. Otherwise `id` is the job in its place: the holder of
     its key or slot (the root of that chain), or the job itself if it was stored before. `refused`
-    says why the store cannot keep it; nothing of it was written then.
+    says why the store cannot keep it; nothing of it was written then. `replaced`: the job in its
+    place was never claimed, and has its params now.
     """
 
     id: JobId
     created: bool
     refused: str | None = None
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,14 @@ class Jobs(Protocol):
         A job whose slot, key or active key (checked in that order) has a holder is not stored, and
         the holder's id is returned. Of two such jobs in one call, or in two processes, one wins.
         Adding a stored id again changes nothing. A taken key is reported before any other fault.
+
+        A `window` is asked last. It ends a span after the creation of its job, by the store's
+        clock; without a span, at the first claim of its job. After its end the next job takes it.
+        If the job `replaces` and the holder has its type and was never claimed, the holder takes
+        its params, its priority and, if it has one, its due time, in one write with the answer.
+        The due time is at most `at_most` after the holder's creation. Repeating such an add finds
+        its event `edited` at the holder, also after the claim, and changes nothing; only an active
+        key is free again when the chain of its holder has ended.
 
         If the store fails, the error has in `answers` the results of the jobs that were answered;
         any other job may be stored or not. Repeating the call with the same jobs is safe.
@@ -241,7 +251,8 @@ class Jobs(Protocol):
 
         Only whole chains whose last job succeeded, was skipped or was cancelled; never a dead
         letter or a failure. Members of a group stay until it is over, and its record goes with the
-        last of them. Keys and slots stay for ever, so that no job is ever repeated. Workers that
+        last of them. Keys and slots stay for ever, so that no job is ever repeated; of the windows
+        that ended, up to `limit` are deleted. Workers that
         stopped that long ago, or were last seen then and are not alive, are removed from the
         registry, after MIN_REGISTRATION_AGE at the earliest; their runs still name them. Of the
         `limit` oldest events of no job, those that old are deleted. Returns the number of deleted

@@ -70,7 +70,7 @@ COLUMNS: Final[Mapping[TableKind, tuple[str, ...]]] = {
         "seq", "id", "name", "mode", "on_failure", "total", "created_at", "sealed_at", "closing",
         "reason", "swept",
     ),
-    TableKind.KEYS: ("scope", "key", "bucket", "job_id"),
+    TableKind.KEYS: ("scope", "key", "bucket", "job_id", "expires_at"),
     TableKind.SLOTS: (
         "series", "slot_at", "outcome", "planned", "actual", "schedule_id", "job_id", "reason",
     ),

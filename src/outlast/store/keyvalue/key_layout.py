@@ -31,6 +31,7 @@ BODY_PARTS: Final = tuple(f"body#{digit:x}" for digit in range(16))
 EVENT: Final = "event"
 STREAM: Final = "stream"
 ACTIVE: Final = "active"
+WINDOW_END: Final = "window-end"
 SLOT: Final = "slot"
 SCHEDULE: Final = "schedule"
 SCHEDULE_NAME: Final = "schedule-name"
@@ -210,6 +211,16 @@ def dedupe_key(key: DedupeKey) -> Key:
 def active_key(key: str) -> Key:
     """Return the key of an active-key record."""
     return Key(ACTIVE, key_safe(key))
+
+
+def window_part(scope: str, key: str) -> str:
+    """Return the part of the windows, or debounce keys, of that key."""
+    return f"{scope}#{key_safe(key)}"
+
+
+def window_key(scope: str, key: str, bucket: str) -> Key:
+    """Return the key of a window, or of a debounce key."""
+    return Key(window_part(scope, key), key_safe(bucket))
 
 
 def slot_key(slot: Slot) -> Key:

@@ -42,7 +42,13 @@ _BEFORE_NUMBER: Final = frozenset(
 """Parts whose sort keys are a job's id and a number."""
 
 _BY_TEXT: Final = frozenset(
-    {key_layout.ACTIVE, key_layout.SLOT, key_layout.ONCE, key_layout.EARLY_FIELDS}
+    {
+        key_layout.ACTIVE,
+        key_layout.WINDOW_END,
+        key_layout.SLOT,
+        key_layout.ONCE,
+        key_layout.EARLY_FIELDS,
+    }
 )
 _SPREAD: Final = _BY_NUMBER | _BEFORE_NUMBER | _BY_TEXT | {key_layout.JOB}
 

@@ -11,10 +11,11 @@ A store runs it from a test module of a few lines, run by pytest-asyncio in auto
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.concurrency`, `conformance.concurrency_queues`, `conformance.concurrency_documents`
-and `conformance.concurrency_schedules`, whose tests take a fixture `url`: the URL of a new, empty
-store. `conformance.corruption_recovery`, `conformance.corruption_recovery_records` and
-`conformance.corruption_detection` take a fixture `corrupter` that corrupts the store.
+`conformance.concurrency`, `conformance.concurrency_queues`, `conformance.concurrency_documents`,
+`conformance.concurrency_schedules` and `conformance.concurrency_windows`, whose tests take a
+fixture `url`: the URL of a new, empty store. `conformance.corruption_recovery`,
+`conformance.corruption_recovery_records` and `conformance.corruption_detection` take a fixture
+`corrupter` that corrupts the store.
 """
 
 from outlast.testing.conformance import (
@@ -38,6 +39,7 @@ from outlast.testing.conformance import (
     groups,
     history,
     insight,
+    key_windows,
     large_payloads,
     leases,
     lifecycle,
@@ -53,6 +55,7 @@ from outlast.testing.conformance import (
     recovery,
     refusals,
     renumber,
+    replacement,
     reservation_expiry,
     reservation_release,
     reservations,
@@ -82,6 +85,8 @@ _PARTS = (
     fencing,
     leases,
     uniqueness,
+    key_windows,
+    replacement,
     chains,
     history,
     progress,

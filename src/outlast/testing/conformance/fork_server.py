@@ -16,6 +16,7 @@ _IMPORTED: Final = (
     "outlast.testing.conformance.concurrency_queues",
     "outlast.testing.conformance.concurrency_documents",
     "outlast.testing.conformance.concurrency_schedules",
+    "outlast.testing.conformance.concurrency_windows",
     "outlast.store.sqlite.store",
     "outlast.store.postgres.store",
     "outlast.store.keyvalue.store",

@@ -12,7 +12,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Edited, Failed, Released
 from outlast.core.group import ClosePolicy, GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import Ids, JobId
-from outlast.core.job import DedupeKey, Slot
+from outlast.core.job import DedupeKey, KeyWindow, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import JobEdit
 from outlast.core.run import Lease
@@ -74,6 +74,9 @@ async def furnish(store: Store, clock: FakeClock) -> None:
     await ended(store, Failed("böse", permanent=True), active_key="freed", queue="b")
     await ended(store, Failed("again", delay=HOUR), queue="c")
     await put(store, active_key="kept", queue="d")
+    await put(store, window=KeyWindow(key="for an hour", bucket="b", span=HOUR), queue="e")
+    debounced = KeyWindow(key="until its claim")
+    await put(store, window=debounced, delay=HOUR, replaces=True, queue="e")
     await _chain(store)
     await _group(store)
     await _run_with_everything(store)

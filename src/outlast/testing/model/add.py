@@ -8,6 +8,7 @@ from outlast.core.job import Job, NewJob, Slot
 from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.core.transition import to_job, why_malformed, why_not_retried
 from outlast.store.contract.jobs import Added
+from outlast.testing.model import key_windows
 from outlast.testing.model.groups import why_refused
 from outlast.testing.model.tables import Tables
 
@@ -16,8 +17,8 @@ def add_job(tables: Tables, new: NewJob, now: datetime) -> Added:
     """Add one job; return its holder or the reason if it is not added."""
     if new.id in tables.jobs:
         return Added(new.id, created=False)
-    if (holder := _holder(tables, new)) is not None:
-        return Added(holder, created=False)
+    if (holder := _holder(tables, new, now)) is not None:
+        return key_windows.answer(tables, new, holder, now)
     why = why_malformed(new) or _why_not_retried(tables, new) or why_refused(tables, new)
     if why is not None:
         return Added(new.id, created=False, refused=why)
@@ -25,14 +26,14 @@ def add_job(tables: Tables, new: NewJob, now: datetime) -> Added:
     return Added(new.id, created=True)
 
 
-def _holder(tables: Tables, new: NewJob) -> JobId | None:
+def _holder(tables: Tables, new: NewJob, now: datetime) -> JobId | None:
     if new.slot is not None and (row := tables.slots.get(new.slot)) and row.job_id:
         return row.job_id
     if new.key is not None and new.key in tables.keys:
         return tables.keys[new.key]
     if new.active_key is not None and new.active_key in tables.active_keys:
         return tables.jobs[tables.active_keys[new.active_key]].root_id
-    return None
+    return key_windows.holder_of(tables, new, now)
 
 
 def _why_not_retried(tables: Tables, new: NewJob) -> str | None:
@@ -60,6 +61,7 @@ def _keep(tables: Tables, new: NewJob, now: datetime) -> None:
         tables.keys[new.key] = job.root_id
     if new.active_key is not None:
         tables.active_keys[new.active_key] = job.id
+    key_windows.take(tables, new, job)
 
 
 def _by_hand(tables: Tables, slot: Slot, job: Job) -> SlotRecord:

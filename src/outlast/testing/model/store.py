@@ -31,6 +31,7 @@ from outlast.store.contract.transfer import (
 )
 from outlast.testing.model import (
     groups,
+    key_windows,
     maintenance,
     positions,
     pruning,
@@ -197,6 +198,7 @@ class ModelStore(
         groups.forget(self._working, [], before)
         workers.forget(self._tables, older_than, self._clock)
         maintenance.forget_events_of_no_job(self._tables, before, limit)
+        key_windows.forget_ended(self._tables, self._clock.now(), limit)
         return gone
 
     async def ended_jobs(

@@ -44,6 +44,14 @@ class GroupRow:
     swept: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HeldWindow:
+    """The root that took the key of a window, and when it ends or may be deleted."""
+
+    root_id: JobId
+    until: datetime
+
+
 @dataclass(slots=True)
 class Tables:
     """All tables, by job id unless the name says otherwise.
@@ -61,6 +69,7 @@ class Tables:
     schedules: dict[str, Schedule] = field(default_factory=dict)  # by their own id
     keys: dict[DedupeKey, JobId] = field(default_factory=dict)
     active_keys: dict[str, JobId] = field(default_factory=dict)
+    windows: dict[tuple[str, str, str], HeldWindow] = field(default_factory=dict)
     groups: dict[str, GroupRow] = field(default_factory=dict)  # by their own id
     members: dict[JobId, str] = field(default_factory=dict)  # the group that each belongs to
     queues: dict[str, Queue] = field(default_factory=dict)
@@ -203,8 +212,9 @@ class Tables:
         return sorted(due, key=lambda job: (job.available_at, job.seq))
 
     def keyed(self, key: str) -> set[JobId]:
-        """Return the roots of chains that hold that dedupe key, in any bucket, or active key."""
+        """Return the roots of chains that took that key, of any kind and in any bucket."""
         roots = {root for held, root in self.keys.items() if held.key == key}
+        roots |= {held.root_id for (_, name, _), held in self.windows.items() if name == key}
         if key in self.active_keys:
             roots.add(self.jobs[self.active_keys[key]].root_id)
         return roots

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
-from outlast.clock import MICROSECOND, Clock, to_micros
+from outlast.clock import MICROSECOND, Clock, from_micros, to_micros
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey
@@ -27,7 +27,7 @@ from outlast.store.contract.transfer import (
 )
 from outlast.store.rows import transfer as rows
 from outlast.testing.model.base import ModelOperations
-from outlast.testing.model.tables import GroupRow, LeaseEnd, Tables
+from outlast.testing.model.tables import GroupRow, HeldWindow, LeaseEnd, Tables
 
 Values = dict[str, Any]
 
@@ -83,10 +83,12 @@ def load(
 
 def _keys(tables: Tables) -> Iterator[Row]:
     for held, root in tables.keys.items():
-        yield ["key", held.key, held.bucket, root]
+        yield ["key", held.key, held.bucket, root, None]
     for key, holder in tables.active_keys.items():
         root = tables.jobs[holder].root_id if holder in tables.jobs else holder
-        yield ["active", key, "", root]
+        yield ["active", key, "", root, None]
+    for name, window in tables.windows.items():
+        yield [*name, window.root_id, to_micros(window.until)]
 
 
 def _jobs(tables: Tables) -> Iterator[Row]:
@@ -163,8 +165,12 @@ def _put_group(tables: Tables, v: Values, _: Clock) -> None:
 def _put_key(tables: Tables, v: Values, _: Clock) -> None:
     if v["scope"] == "key":
         tables.keys[DedupeKey(key=v["key"], bucket=v["bucket"])] = JobId(v["job_id"])
-    else:
+    elif v["scope"] == "active":
         tables.active_keys[v["key"]] = _tip(tables, JobId(v["job_id"]))
+    else:
+        until = from_micros(v["expires_at"])
+        name = v["scope"], v["key"], v["bucket"]
+        tables.windows[name] = HeldWindow(JobId(v["job_id"]), until)
 
 
 def _tip(tables: Tables, root: JobId) -> JobId:
@@ -287,8 +293,10 @@ def _drop_group(tables: Tables, key: tuple[Any, ...]) -> None:
 def _drop_key(tables: Tables, key: tuple[Any, ...]) -> None:
     if key[0] == "key":
         tables.keys.pop(DedupeKey(key=key[1], bucket=key[2]), None)
-    else:
+    elif key[0] == "active":
         tables.active_keys.pop(key[1], None)
+    else:
+        tables.windows.pop((key[0], key[1], key[2]), None)
 
 
 def _drop_job(tables: Tables, key: tuple[Any, ...]) -> None:

@@ -20,6 +20,7 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import DamagedValue, Key, StoredItem, Value
+from outlast.store.keyvalue.operations import key_windows
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.outcomes import require_all, succeeded
 from outlast.store.keyvalue.repositories import bodies, groups, queues, slots
@@ -136,12 +137,12 @@ async def put(
     if holder is not None:
         if new.retry_of is not None:  # its own key may name the root of its chain
             await unit.require_unchanged([key_layout.pointer(new.id)])
-        return Added(holder, created=False)
+        return await key_windows.answer(unit, new, holder, now)
     before = None if new.retry_of is None else await job_repository.load(unit, new.retry_of)
     why = why or _why_not_retried(new, before) or await groups.why_refused(unit, new)
     if why is not None:
         # An earlier attempt of this add may have retried that job or completed that group.
-        wanted = [key_layout.pointer(new.id), *(key for key, _ in _claims(new))]
+        wanted = [key_layout.pointer(new.id), *_unique(new)]
         await unit.require_unchanged(wanted)
         return Added(new.id, created=False, refused=why)
     try:
@@ -153,7 +154,13 @@ async def put(
 def looked_at(new: NewJob) -> list[Key]:
     """Return all keys that `put` reads, to fetch them together with others."""
     ids = [new.id] if new.retry_of is None else [new.id, new.retry_of]
-    return [*_queue(new), *(key_layout.pointer(i) for i in ids), *(key for key, _ in _claims(new))]
+    return [*_queue(new), *(key_layout.pointer(i) for i in ids), *_unique(new)]
+
+
+def _unique(new: NewJob) -> list[Key]:
+    """Return the keys of all records that say whether its keys and slot are taken."""
+    window = key_windows.place_of(new)
+    return [*(key for key, _ in _claims(new)), *([] if window is None else [window])]
 
 
 def _queue(new: NewJob) -> list[Key]:
@@ -186,7 +193,7 @@ def _is_fine(check: Callable[[], object]) -> bool:
 
 async def _damaged(unit: UnitOfWork, new: NewJob) -> str | None:
     """Return why a key of the job cannot be judged: its record is damaged."""
-    for key in (key_layout.pointer(new.id), *(key for key, _ in _claims(new))):
+    for key in (key_layout.pointer(new.id), *_unique(new)):
         value = await unit.get(key)
         if isinstance(value, DamagedValue):
             return str(value)
@@ -200,7 +207,7 @@ async def _holder(unit: UnitOfWork, new: NewJob, now: datetime) -> JobId | None:
         value = await unit.get(key)
         if value is not None and name in value and await _is_held(unit, value, now):
             return JobId(value[name])
-    return None
+    return await key_windows.holder_of(unit, new, now)
 
 
 async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
@@ -258,6 +265,8 @@ async def _take(unit: UnitOfWork, new: NewJob, job: Job) -> None:
     if new.active_key is not None:
         held = {"job_id": job.id, "root_id": job.root_id, "key": new.active_key}
         unit.put(key_layout.active_key(new.active_key), held)
+    if new.window is not None:
+        await key_windows.take(unit, new, new.window, job)
 
 
 async def _follow(unit: UnitOfWork, before: JobRecord, job: Job) -> None:

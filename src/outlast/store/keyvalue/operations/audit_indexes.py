@@ -10,7 +10,7 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext, pages, scan_partition
 from outlast.store.keyvalue.engine import DamagedValue, Key, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.repositories import groups, queues, reservations
+from outlast.store.keyvalue.repositories import groups, key_windows, queues, reservations
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories.job_codec import from_value
 from outlast.store.keyvalue.repositories.record_check import is_foreign
@@ -23,17 +23,30 @@ async def mismatches(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     """Yield records without an index entry, and entries without their record."""
     for part, wanted in WANTED.items():
         async for page in pages(context, part):
-            for entry in await _lacking(context, page, wanted):
-                await complete_all(context)  # an entry may be late, and then is not missing
-                missing = await context.run_unit(partial(_missing, key=entry.key, wanted=wanted))
-                for key in missing:
-                    rows = (f"{key.part} {key.sort}",)
-                    about = f"{entry.key.part} {entry.key.sort}"
-                    yield DanglingRecord(kind=DanglingKind.INDEX, rows=rows, about=about)
+            for record in await _named(context, page, wanted):
+                yield record
+    for part in ("window#", "debounce#"):
+        async for entry in context.engine.scan(part):
+            for record in await _named(context, [entry], _of_window):
+                yield record
     async for entry in scan_partition(context, key_layout.ONCE):
         if await context.run_unit(partial(_is_left, entry=entry)):
             rows = (f"{key_layout.ONCE} {entry.key.sort}",)
             yield DanglingRecord(kind=DanglingKind.INDEX, rows=rows, about=entry.key.sort)
+
+
+async def _named(
+    context: StoreContext, page: Sequence[StoredItem], wanted: Wanted
+) -> list[DanglingRecord]:
+    """Return the missing entries of the records of a page."""
+    found = []
+    for entry in await _lacking(context, page, wanted):
+        await complete_all(context)  # an entry may be late, and then is not missing
+        missing = await context.run_unit(partial(_missing, key=entry.key, wanted=wanted))
+        about = f"{entry.key.part} {entry.key.sort}"
+        rows = [(f"{key.part} {key.sort}",) for key in missing]
+        found += [DanglingRecord(kind=DanglingKind.INDEX, rows=row, about=about) for row in rows]
+    return found
 
 
 async def _lacking(
@@ -90,6 +103,10 @@ def _of_reservation(value: Value) -> Sequence[Key]:
     return [*keys, queues.key(held.queue)] if held.is_active else keys
 
 
+def _of_window(value: Value) -> Sequence[Key]:
+    return [key_windows.from_value(value).entry]
+
+
 def _of_queue(value: Value) -> Sequence[Key]:
     return [reservations.key(value["reservation"])] if "reservation" in value else []
 
@@ -99,6 +116,7 @@ WANTED: Final[Mapping[str, Wanted]] = {
     key_layout.SEQ: lambda value: [key_layout.pointer(value["id"])],
     key_layout.STREAM: lambda v: [key_layout.event_key(v.get("job_id"), v["id"])],
     key_layout.EVENT: lambda value: [key_layout.stream_key(value["id"])],
+    key_layout.WINDOW_END: lambda value: [key_windows.place_of(value)],
     key_layout.GROUP: lambda value: groups.index_keys(groups.from_value(value)),
     key_layout.RESERVATION: _of_reservation,
     key_layout.QUEUE: _of_queue,

@@ -264,10 +264,12 @@ async def _page(
 
 
 async def _keyed(unit: UnitOfWork, *, key: str) -> set[str]:
-    """Return the roots of the chains that hold that dedupe key, in any bucket, or active key."""
+    """Return the roots of the chains that took that key, of any kind and in any bucket."""
     if not is_storable(key):
         return set()
-    buckets = await unit.range(KeyRange(key_layout.dedupe_part(key)), limit=ALL)
+    parts = [key_layout.dedupe_part(key)]
+    parts += [key_layout.window_part(scope, key) for scope in ("window", "debounce")]
+    buckets = [e for part in parts for e in await unit.range(KeyRange(part), limit=ALL)]
     active = await unit.get(key_layout.active_key(key))
     roots = {entry.value["job_id"] for entry in buckets}
     return roots | ({active["root_id"]} if active is not None else set())

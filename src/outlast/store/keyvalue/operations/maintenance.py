@@ -24,7 +24,7 @@ from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange, StoredItem
 from outlast.store.keyvalue.intent_recovery import complete_all
 from outlast.store.keyvalue.locks import KeyValueLocks
-from outlast.store.keyvalue.operations import positions, quarantine
+from outlast.store.keyvalue.operations import key_windows, positions, quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.operations.open_leases import expired_ranges
 from outlast.store.keyvalue.operations.pruning import PRUNED, try_prune
@@ -158,6 +158,7 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         await positions.forget_left(context)
         await intents.forget_pages(context.engine)
         await delete_old_workers(context, min(before, context.now() - MIN_REGISTRATION_AGE))
+        await key_windows.delete_ended(context, limit)
         await _delete_events_of_no_job(context, before, limit)
         return gone
 

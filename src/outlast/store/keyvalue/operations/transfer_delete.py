@@ -13,6 +13,7 @@ from outlast.store.keyvalue.engine import Key
 from outlast.store.keyvalue.operations.pruning import delete_job
 from outlast.store.keyvalue.repositories import (
     groups,
+    key_windows,
     queues,
     reservations,
     schedules,
@@ -62,6 +63,9 @@ async def _drop_group(unit: UnitOfWork, key: Values) -> None:
 async def _drop_key(unit: UnitOfWork, key: Values) -> None:
     if key["scope"] == "active":
         unit.delete(key_layout.active_key(key["key"]))
+    elif key["scope"] in ("window", "debounce"):
+        held = await key_windows.load(unit, key_windows.place_of(key))
+        key_windows.save(unit, held, None)
     else:
         unit.delete(key_layout.dedupe_key(DedupeKey(key=key["key"], bucket=key["bucket"])))
 

@@ -16,6 +16,7 @@ from outlast.store.keyvalue.operations.documents import from_value as record_fro
 from outlast.store.keyvalue.repositories import (
     event_numbers,
     groups,
+    key_windows,
     logs,
     queues,
     reservations,
@@ -147,10 +148,15 @@ class RowDump:
 
     async def _keys(self) -> AsyncIterator[Row]:
         async for entry in scan_partition(self._context, key_layout.ACTIVE):
-            yield ["active", entry.value["key"], "", entry.value["root_id"]]
+            yield ["active", entry.value["key"], "", entry.value["root_id"], None]
         async for entry in self._context.engine.scan(KEYS):
             key, bucket = await self._names(entry.key, entry.value["job_id"])
-            yield ["key", key, bucket, entry.value["job_id"]]
+            yield ["key", key, bucket, entry.value["job_id"], None]
+        async for entry in scan_partition(self._context, key_layout.WINDOW_END):
+            load = partial(key_windows.load, place=key_windows.place_of(entry.value))
+            held = await self._context.run_unit(load)
+            if held is not None:
+                yield [held.scope, held.key, held.bucket, held.job_id, held.until]
 
     async def _names(self, where: Key, job_id: str) -> tuple[str, str]:
         """Return key and bucket of a dedupe record; a long key is known by its job alone."""

@@ -25,6 +25,7 @@ from outlast.store.keyvalue.repositories import (
     bodies,
     event_numbers,
     groups,
+    key_windows,
     logs,
     queues,
     reservations,
@@ -37,6 +38,7 @@ from outlast.store.keyvalue.repositories import (
 from outlast.store.keyvalue.repositories import slots as slot_records
 from outlast.store.keyvalue.repositories.groups import GroupRecord
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.key_windows import WindowRecord
 from outlast.store.keyvalue.repositories.queues import register_queue
 from outlast.store.keyvalue.repositories.reservations import ReservationRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -189,6 +191,9 @@ async def _put_group(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
 
 
 async def _put_key(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
+    if v["expires_at"] is not None:
+        await _put_window(unit, v)
+        return
     root, key = v["job_id"], v["key"]
     if v["scope"] == "key":
         held = DedupeKey(key=key, bucket=v["bucket"])
@@ -204,6 +209,12 @@ async def _put_key(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     holder = there["job_id"] if there and there["root_id"] == root else root
     unit.put(key_layout.active_key(key), {"job_id": holder, "root_id": root, "key": key})
     await _save_early_fields(unit, root, active=key)
+
+
+async def _put_window(unit: UnitOfWork, v: Values) -> None:
+    names = {name: v[name] for name in ("scope", "key", "bucket", "job_id")}
+    record = WindowRecord(**names, until=v["expires_at"])
+    key_windows.save(unit, await key_windows.load(unit, record.place), record)
 
 
 async def _put_slot(unit: UnitOfWork, _: StoreContext, v: Values) -> None:

@@ -7,7 +7,14 @@ from outlast.core.schedule_codec import from_text
 from outlast.core.state import FINAL, State
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import DamagedValue, Key, StoredItem, Value
-from outlast.store.keyvalue.key_layout import from_time_key, key_safe, lane_start, number, time_key
+from outlast.store.keyvalue.key_layout import (
+    from_time_key,
+    key_safe,
+    lane_start,
+    number,
+    time_key,
+    window_key,
+)
 from outlast.store.keyvalue.repositories.field_kinds import why_misshapen
 from outlast.store.keyvalue.repositories.job_codec import STATUS
 from outlast.store.keyvalue.repositories.record_shapes import shape_of
@@ -87,6 +94,11 @@ def _waiting(key: Key, value: Value) -> str | None:
     return None if is_own else f"its fields demand a sort key that begins with {start}"
 
 
+def _window(key: Key, value: Value) -> str | None:
+    wanted = window_key(value["scope"], value["key"], value["bucket"])
+    return None if key == wanted else f"its fields demand the key {wanted.part} {wanted.sort}"
+
+
 def _plan(key: Key, value: Value) -> str | None:
     try:
         from_text(value["name"], value["plan"])
@@ -106,6 +118,8 @@ _CHECKS: Final[dict[str, Callable[[Key, Value], str | None]]] = {
     key_layout.RUN: _sorted_by(lambda v: f"{v['job_id']}#{number(v['token'])}"),
     key_layout.STREAM: _sorted_by(lambda v: number(v["id"])),
     key_layout.ACTIVE: _sorted_by(lambda v: key_safe(v["key"])),
+    "window": _window,
+    "debounce": _window,
     key_layout.SLOT: _sorted_by(
         lambda v: f"{v['series']}#{time_key(from_time_key(v['slot_at']))}",
     ),

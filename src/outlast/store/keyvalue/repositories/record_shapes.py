@@ -266,6 +266,13 @@ _LOG: Final[Shape] = {
     "lines": number,
     "text": text,
 }
+_WINDOW: Final[Shape] = {
+    "scope": text,
+    "key": text,
+    "bucket": text,
+    "job_id": text,
+    "until": number,
+}
 _QUARANTINE: Final[Shape] = {"id": text, "sort": text, "why": text, "at": moment}
 
 SHAPES: Final[dict[str, Shape]] = {
@@ -279,6 +286,7 @@ SHAPES: Final[dict[str, Shape]] = {
     key_layout.LOG: _LOG,
     key_layout.EVENT: {"id": number},
     key_layout.STREAM: _EVENT,
+    key_layout.WINDOW_END: {"scope": text, "key": text, "bucket": text},
     key_layout.ACTIVE: {"job_id": text, "root_id": text, "key": text},
     key_layout.SLOT: _SLOT,
     key_layout.SCHEDULE: _SCHEDULE,
@@ -304,6 +312,8 @@ FAMILIES: Final[dict[str, Shape]] = {
     key_layout.OPEN: _OPEN,
     "job-id#": {"sort": text},
     "scheduled-job#": {"job_id": text, "purged": maybe(flag), "expires_at": maybe(number)},
+    "window#": _WINDOW,
+    "debounce#": _WINDOW,
     key_layout.BODY: {"text": text},
     "member#": _MEMBER,
     "group-id#": {"seq": number},

@@ -250,14 +250,19 @@ CREATE INDEX ends_at ON outlast.ends (at) WHERE state IN ('succeeded', 'skipped'
 CREATE INDEX ends_not_succeeded ON outlast.ends (state, seq) WHERE state <> 'succeeded';
 
 -- Keys reference the root of a chain. 'key' rows stay when their job is pruned; 'active' rows are
--- deleted when the chain ends.
+-- deleted when the chain ends. A 'window' ends at `expires_at`, a 'debounce' key at the first claim of
+-- its job; the next job takes the key, or prune deletes it after `expires_at`.
 CREATE TABLE outlast.keys (
-  scope text COLLATE "C" NOT NULL CONSTRAINT key_scope CHECK (scope IN ('key', 'active')),
+  scope text COLLATE "C" NOT NULL CONSTRAINT key_scope
+    CHECK (scope IN ('key', 'active', 'window', 'debounce')),
   key text COLLATE "C" NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
   bucket text COLLATE "C" NOT NULL CONSTRAINT bucket_size CHECK (length(bucket) <= 512),
   job uuid NOT NULL,
-  PRIMARY KEY (scope, key, bucket)
+  expires_at bigint,
+  PRIMARY KEY (scope, key, bucket),
+  CONSTRAINT key_end CHECK ((expires_at IS NULL) = (scope IN ('key', 'active')))
 );
+CREATE INDEX keys_ended ON outlast.keys (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX keys_active ON outlast.keys (job) WHERE scope = 'active';
 
 CREATE TABLE outlast.slots (

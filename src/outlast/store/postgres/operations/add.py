@@ -1,9 +1,10 @@
 """Insert jobs: plain ones in one statement, others after a read of the rows they conflict with."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -30,6 +31,7 @@ from outlast.store.postgres.operations.add_plan import (
 )
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.operations.groups import require_membership
+from outlast.store.postgres.operations.key_windows import add_in_turn, end_window, takes_turn
 from outlast.store.postgres.operations.queues import lock_queues
 from outlast.store.postgres.operations.savepoint import (
     bisect_failures,
@@ -87,7 +89,10 @@ class PostgresAddOperations(PostgresOperations):
             else:
                 if stored:
                     return [Added(job.id, created=True) for job in jobs]
-        return await bisect_failures(jobs, self._add_with_lookup, _refused)
+        added: list[Added] = []
+        for line in _lines(jobs):
+            added += await bisect_failures(line, self._add_with_lookup, _refused)
+        return added
 
     async def _add_plain(self, jobs: Sequence[NewJob]) -> bool:
         async with self._pool.connection("add").acquire() as runner:
@@ -132,7 +137,10 @@ async def add_jobs(work: PostgresUnitOfWork, jobs: Sequence[NewJob]) -> list[Add
     if not jobs:
         return []
     groups = await lock_for_insert(work, jobs)
-    return await bisect_failures(jobs, partial(_add_jobs, work, groups), _refused)
+    added: list[Added] = []
+    for line in _lines(jobs):
+        added += await bisect_failures(line, partial(_add_jobs, work, groups), _refused)
+    return added
 
 
 async def add_plain_batch(
@@ -214,7 +222,14 @@ def are_uniform(jobs: Sequence[NewJob]) -> bool:
 
 def needs_locks(job: NewJob) -> bool:
     """Return whether a row that the job depends on must be locked until it is stored."""
-    return job.member or job.retry_of is not None or is_far(job)
+    return job.member or job.retry_of is not None or is_far(job) or takes_turn(job)
+
+
+def _lines(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """Yield the jobs in order: neighbours together, but each that takes its turn alone."""
+    for in_turn, line in groupby(jobs, key=takes_turn):
+        own = list(line)
+        yield from ([job] for job in own) if in_turn else [own]
 
 
 async def lock_for_insert(work: PostgresUnitOfWork, jobs: Sequence[NewJob]) -> OpenGroups:
@@ -251,7 +266,10 @@ async def _membership_error(work: PostgresUnitOfWork, job: NewJob) -> str | None
 async def _add_jobs(
     work: PostgresUnitOfWork, groups: OpenGroups, jobs: Sequence[NewJob]
 ) -> list[Added]:
-    return await repeat_lookup(work, partial(_lookup_and_write, work, groups, jobs))
+    insert = partial(repeat_lookup, work, partial(_lookup_and_write, work, groups, jobs))
+    if takes_turn(jobs[0]):
+        return [await add_in_turn(work, jobs[0], insert)]
+    return await insert()
 
 
 async def repeat_lookup(work: PostgresUnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
@@ -271,6 +289,8 @@ async def repeat_lookup(work: PostgresUnitOfWork, step: Callable[[], Awaitable[T
 async def _lookup_and_write(
     work: PostgresUnitOfWork, groups: OpenGroups, jobs: Sequence[NewJob]
 ) -> list[Added]:
+    for job in jobs:
+        await end_window(work, job)
     existing = ExistingRows.read(await work.rows("add.existing", **lookup_values(jobs)), groups)
     plan = plan_inserts(jobs, existing, work.now)
     await write_plan(work, plan)

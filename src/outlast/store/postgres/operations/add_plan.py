@@ -9,6 +9,7 @@ from outlast.clock import to_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
+from outlast.core.key_window import check_replacement, has_valid_window, window_length
 from outlast.core.limits import MAX_PRIORITY, MIN_PRIORITY
 from outlast.store.contract.jobs import Added
 from outlast.store.postgres.unit_of_work import Row
@@ -22,7 +23,7 @@ _FAR_YEAR: Final = 9000
 """A year after which a moment plus a span may lie after the year 9999."""
 
 Name = tuple[str, str, str]
-"""A unique name: ('slot', series, at), ('key', key, bucket) or ('active', key, '')."""
+"""A unique name: ('slot', series, at), ('active', key, ''), or key and bucket after their scope."""
 
 OpenGroups = Mapping[tuple[str | None, bool], str | None]
 """By group and whether the new member is a retry: why the group refuses it, or None."""
@@ -102,6 +103,8 @@ def unique_names(job: NewJob) -> list[Name]:
         taken.append(("key", job.key.key, job.key.bucket))
     if job.active_key is not None:
         taken.append(("active", job.active_key, ""))
+    if job.window is not None and has_valid_window(job):
+        taken.append(job.window.name)
     return taken
 
 
@@ -129,6 +132,7 @@ def storage_error(job: NewJob, now: int | None) -> str | None:
     try:
         job_rows.require_storable(part for name in unique_names(job) for part in name)
         job_rows.require_storable(job_rows.new_job(job, now or 0).values())
+        check_replacement(job)
     except (ValueError, OverflowError) as error:
         return str(error)
     return None
@@ -216,11 +220,10 @@ def insert_values(plan: InsertPlan) -> dict[str, Any]:
     taken = sorted(plan.taken)
     slots = [(name[1], int(name[2]), holder) for name, holder in taken if name[0] == "slot"]
     keys = [(*name, holder) for name, holder in taken if name[0] != "slot"]
-    schedule_ids = {
-        name: each.job.schedule_id for each in plan.inserts for name in unique_names(each.job)
-    }
-    schedules = [schedule_ids[name] for name, _ in taken if name[0] == "slot"]
-    bound = {**_slots(slots), "slot_schedules": schedules, **_keys(keys)}
+    jobs = {name: each.job for each in plan.inserts for name in unique_names(each.job)}
+    schedules = [jobs[name].schedule_id for name, _ in taken if name[0] == "slot"]
+    spans = [_key_span(name[0], jobs[name]) for name, _ in taken if name[0] != "slot"]
+    bound = {**_slots(slots), "slot_schedules": schedules, **_keys(keys), "key_spans": spans}
     return {**columns(plan.inserts), **bound}
 
 
@@ -274,6 +277,10 @@ def _slots(slots: Sequence[tuple[str, int, str]]) -> dict[str, Any]:
         "slot_ats": [slot[1] for slot in slots],
         "slot_jobs": [slot[2] for slot in slots],
     }
+
+
+def _key_span(scope: str, job: NewJob) -> int | None:
+    return None if scope in ("key", "active") else span_micros(window_length(job))
 
 
 def _keys(keys: Sequence[tuple[str, str, str, str]]) -> dict[str, Any]:

@@ -147,6 +147,7 @@ async def _prune(
         pruned = await _delete_chains(work, sorted({root for (root,) in roots})) if roots else 0
     await work.run("maintenance.delete_empty_groups", before=before)
     await work.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
+    await work.run("maintenance.delete_ended_keys", now=work.now, limit=limit)
     await clear_registrations(work, min(before, work.now - MIN_REGISTRATION_AGE // MICROSECOND))
     return pruned
 

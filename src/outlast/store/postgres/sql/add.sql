@@ -132,10 +132,13 @@ s AS (
   SET outcome = 'manual', actual = excluded.actual, job = excluded.job, reason = o.outcome
 ),
 k AS (
-  INSERT INTO outlast.keys (scope, key, bucket, job)
-  SELECT u.scope, u.key, u.bucket, u.job::uuid
-  FROM unnest(:key_scopes::text[], :keys::text[], :buckets::text[], :key_jobs::text[])
-    AS u (scope, key, bucket, job)
+  INSERT INTO outlast.keys (scope, key, bucket, job, expires_at)
+  SELECT u.scope, u.key, u.bucket, u.job::uuid, t.now + u.span
+  FROM
+    t,
+    unnest(
+      :key_scopes::text[], :keys::text[], :buckets::text[], :key_jobs::text[], :key_spans::bigint[]
+    ) AS u (scope, key, bucket, job, span)
   WHERE EXISTS (SELECT 1 FROM n)
 ),
 q AS (
@@ -204,6 +207,30 @@ SELECT
   )::text
 FROM unnest(:queues::text[], :priorities::smallint[]) AS u (queue, priority)
 JOIN outlast.queues AS q ON q.name = u.queue AND q.ordering = 'position';
+
+-- @end_window
+-- The key is free after its end, or after the first claim of its job. A repeated enqueue finds the
+-- job that took its params. LIMIT forces index lookups, as above.
+DELETE FROM outlast.keys AS k
+WHERE k.scope = :scope::text AND k.key = :key::text AND k.bucket = :bucket::text
+  AND NOT (k.scope = 'window' AND k.expires_at > :now::bigint)
+  AND NOT (
+    k.scope = 'debounce' AND (
+      SELECT true FROM outlast.waiting AS w WHERE w.job = k.job AND w.token = 0 LIMIT 1
+    ) IS NOT NULL
+  )
+  AND (
+    SELECT true FROM outlast.events AS e
+    WHERE e.job = k.job AND e.kind = 'edited' AND e.detail = :id::text
+    LIMIT 1
+  ) IS NULL;
+
+-- @was_replaced
+-- An earlier attempt of this enqueue replaced the params of the job.
+SELECT EXISTS (
+  SELECT 1 FROM outlast.events AS e
+  WHERE e.job = :holder::uuid AND e.kind = 'edited' AND e.detail = :id::text
+);
 
 -- @record_retries
 -- An event of the retried job, in the transaction that stores the new one.

@@ -229,7 +229,7 @@ FROM (
     UNION ALL
     SELECT j.id, j.seq FROM outlast.jobs AS j WHERE j.root = k.job
   ) AS c
-  WHERE k.scope IN ('key', 'active') AND k.key = :key::text
+  WHERE k.scope IN ('key', 'active', 'window', 'debounce') AND k.key = :key::text
     AND c.seq < coalesce(:before::bigint, 9223372036854775807)
 ) AS j
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s

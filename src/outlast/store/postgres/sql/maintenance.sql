@@ -199,6 +199,24 @@ DELETE FROM outlast.groups AS g
 WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
   AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id);
 
+-- @delete_ended_keys
+-- A debounced job holds its key until its first claim, however late that is.
+DELETE FROM outlast.keys AS k
+USING (
+  SELECT o.scope, o.key, o.bucket
+  FROM outlast.keys AS o
+  WHERE o.expires_at <= :now::bigint
+    AND NOT (
+      o.scope = 'debounce' AND (
+        SELECT true FROM outlast.waiting AS w WHERE w.job = o.job AND w.token = 0 LIMIT 1
+      ) IS NOT NULL
+    )
+  ORDER BY o.expires_at, o.scope, o.key, o.bucket
+  LIMIT :limit::bigint
+  FOR UPDATE SKIP LOCKED
+) AS e
+WHERE k.scope = e.scope AND k.key = e.key AND k.bucket = e.bucket;
+
 -- @delete_events_of_no_job
 -- Ids rise with time: only the oldest events are looked at. Ordered by job as well: otherwise the
 -- plan is a scan of all events by id.

@@ -16,7 +16,7 @@ ORDER BY seq
 LIMIT :limit::bigint;
 
 -- @keys
-SELECT scope, key, bucket, job
+SELECT scope, key, bucket, job, expires_at
 FROM outlast.keys
 WHERE (scope, key, bucket) > (:scope::text, :key::text, :bucket::text)
 ORDER BY scope, key, bucket
@@ -171,11 +171,12 @@ WHERE g.seq = ANY(ARRAY(SELECT r.seq FROM json_to_recordset(:rows::json) AS r (s
   AND (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id LIMIT 1) IS NULL;
 
 -- @put_keys
-INSERT INTO outlast.keys (scope, key, bucket, job)
-SELECT r.scope, r.key, r.bucket, r.job_id
-FROM json_to_recordset(:rows::json) AS r (scope text, key text, bucket text, job_id uuid)
+INSERT INTO outlast.keys (scope, key, bucket, job, expires_at)
+SELECT r.scope, r.key, r.bucket, r.job_id, r.expires_at
+FROM json_to_recordset(:rows::json)
+  AS r (scope text, key text, bucket text, job_id uuid, expires_at bigint)
 ON CONFLICT (scope, key, bucket) DO UPDATE
-SET job = excluded.job;
+SET job = excluded.job, expires_at = excluded.expires_at;
 
 -- @delete_keys
 DELETE FROM outlast.keys AS k

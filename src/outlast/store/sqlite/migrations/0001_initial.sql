@@ -218,14 +218,19 @@ CREATE INDEX outlast_ends_state ON outlast_ends (state, at);
 CREATE INDEX outlast_ends_unsuccessful ON outlast_ends (state, job) WHERE state <> 'succeeded';
 
 -- Keys refer to the root of a chain. 'key' rows stay for ever, even after their job is pruned;
--- 'active' rows are deleted when the chain ends.
+-- 'active' rows are deleted when the chain ends. A 'window' ends at `expires_at`, a 'debounce' key at
+-- the first claim of its job; the next job takes the row, or prune deletes it after `expires_at`.
 CREATE TABLE outlast_keys (
-  scope TEXT NOT NULL CONSTRAINT key_scope CHECK (scope IN ('key', 'active')),
+  scope TEXT NOT NULL CONSTRAINT key_scope
+    CHECK (scope IN ('key', 'active', 'window', 'debounce')),
   key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
   bucket TEXT NOT NULL CONSTRAINT bucket_size CHECK (length(bucket) <= 512),
   job_id TEXT NOT NULL,
-  PRIMARY KEY (scope, key, bucket)
+  expires_at INTEGER,
+  PRIMARY KEY (scope, key, bucket),
+  CONSTRAINT key_end CHECK ((expires_at IS NULL) = (scope IN ('key', 'active')))
 ) WITHOUT ROWID;
+CREATE INDEX outlast_keys_ended ON outlast_keys (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX outlast_keys_active ON outlast_keys (job_id) WHERE scope = 'active';
 
 CREATE TABLE outlast_slots (

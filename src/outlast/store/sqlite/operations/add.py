@@ -7,10 +7,12 @@ from typing import Any
 from outlast.clock import to_micros
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
+from outlast.core.key_window import check_replacement, has_valid_window
 from outlast.core.state import State
 from outlast.store.contract.jobs import Added
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
+from outlast.store.sqlite.operations import key_windows
 from outlast.store.sqlite.operations.base import SqliteOperations, require_open_store
 from outlast.store.sqlite.operations.groups import group_of
 from outlast.store.sqlite.operations.savepoint import in_savepoint
@@ -42,7 +44,10 @@ def insert_keyed(tx: WriteTransaction, job: NewJob) -> None:
     job_rows.require_storable(chain(*_keys(job)))
     _insert_one(tx, job, *_predecessor(tx, job))
     for scope, key, bucket in _keys(job):
-        tx.run("add.claim_key", scope=scope, key=key, bucket=bucket, id=job.id)
+        name = {"scope": scope, "key": key, "bucket": bucket, "expires_at": None}
+        tx.run("add.claim_key", **name, id=job.id)
+    if job.window is not None:
+        key_windows.claim(tx, job, job.window)
 
 
 def _insert_plain(tx: WriteTransaction, jobs: Sequence[NewJob]) -> list[Added]:
@@ -99,7 +104,8 @@ def _add_keyed(tx: WriteTransaction, job: NewJob) -> Added:
         return Added(job.id, created=False)
     holder = _holder_of_slot_or_key(tx, job)
     if holder is not None:
-        return Added(holder, created=False)
+        return key_windows.answer(tx, job, holder)
+    check_replacement(job)
     insert_keyed(tx, job)
     if job.slot is not None:
         slot = {"series": job.slot.series, "at": to_micros(job.slot.at)}
@@ -115,6 +121,8 @@ def _holder_of_slot_or_key(tx: WriteTransaction, job: NewJob) -> JobId | None:
         holder = tx.value("add.slot_holder", series=job.slot.series, at=at)
     for scope, key, bucket in _keys(job):
         holder = holder or tx.value("add.key_holder", scope=scope, key=key, bucket=bucket)
+    if holder is None and job.window is not None and has_valid_window(job):
+        holder = key_windows.holder_of(tx, job, job.window)
     return holder
 
 

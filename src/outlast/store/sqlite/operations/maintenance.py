@@ -173,5 +173,6 @@ def _prune_before(tx: WriteTransaction, before: int, limit: int, *, chains: bool
         deleted = _prune_selected(tx, "maintenance.select_ended_chains", before=before, limit=limit)
     tx.run("maintenance.delete_empty_groups", before=before)
     tx.run("maintenance.delete_events_of_no_job", before=before, limit=limit)
+    tx.run("maintenance.delete_ended_keys", now=tx.now, limit=limit)
     prune_workers(tx, min(before, tx.now - MIN_REGISTRATION_AGE // MICROSECOND), limit)
     return deleted

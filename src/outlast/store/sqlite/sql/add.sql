@@ -96,6 +96,34 @@ SELECT job_id FROM outlast_slots WHERE series = :series AND slot_at = :at;
 -- @key_holder
 SELECT job_id FROM outlast_keys WHERE scope = :scope AND key = :key AND bucket = :bucket;
 
+-- @end_window
+-- The key is free after its end, or after the first claim of its job. A repeated enqueue finds the
+-- job that took its params.
+DELETE FROM outlast_keys
+WHERE scope = :scope AND key = :key AND bucket = :bucket
+  AND NOT (scope = 'window' AND expires_at > :now)
+  AND NOT EXISTS (
+    SELECT 1
+    FROM outlast_jobs AS j
+    WHERE j.id = outlast_keys.job_id
+      AND (
+        outlast_keys.scope = 'debounce'
+          AND EXISTS (SELECT 1 FROM outlast_waiting AS w WHERE w.job = j.seq AND w.token = 0)
+        OR EXISTS (
+          SELECT 1 FROM outlast_events AS e
+          WHERE e.job = j.seq AND e.kind = 'edited' AND e.detail = :id
+        )
+      )
+  );
+
+-- @was_replaced
+-- An earlier attempt of this enqueue replaced the params of the job.
+SELECT 1
+FROM outlast_jobs AS j
+CROSS JOIN outlast_events AS e ON e.job = j.seq
+WHERE j.id = :holder AND e.kind = 'edited' AND e.detail = :id
+LIMIT 1;
+
 -- @claim_slot
 -- A manual claim also claims a slot that was written without a job, and its row says so.
 INSERT INTO outlast_slots (series, slot_at, outcome, planned, actual, schedule_id, job_id)
@@ -112,8 +140,8 @@ SET
 WHERE job_id IS NULL;
 
 -- @claim_key
-INSERT INTO outlast_keys (scope, key, bucket, job_id)
-SELECT :scope, :key, :bucket, root_id FROM outlast_job_state WHERE id = :id;
+INSERT INTO outlast_keys (scope, key, bucket, job_id, expires_at)
+SELECT :scope, :key, :bucket, root_id, :expires_at FROM outlast_job_state WHERE id = :id;
 
 -- @predecessor
 -- The predecessor and the root of its chain, or why it cannot have a successor.

@@ -171,7 +171,7 @@ CROSS JOIN outlast_job_state AS s ON s.seq IN (
   UNION ALL
   SELECT r.seq
 )
-WHERE k.scope IN ('key', 'active') AND k.key = :key AND (:before IS NULL OR s.seq < :before)
+WHERE k.scope IN ('key', 'active', 'window', 'debounce') AND k.key = :key AND (:before IS NULL OR s.seq < :before)
 ORDER BY s.seq DESC;
 
 -- @counts

@@ -212,6 +212,25 @@ DELETE FROM outlast_groups
 WHERE sealed_at IS NULL AND swept AND created_at < :before
   AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);
 
+-- @delete_ended_keys
+-- A debounced job holds its key until its first claim, however late that is.
+DELETE FROM outlast_keys
+WHERE (scope, key, bucket) IN (
+  SELECT k.scope, k.key, k.bucket
+  FROM outlast_keys AS k INDEXED BY outlast_keys_ended
+  WHERE k.expires_at <= :now
+    AND NOT (
+      k.scope = 'debounce' AND EXISTS (
+        SELECT 1
+        FROM outlast_jobs AS j
+        CROSS JOIN outlast_waiting AS w ON w.job = j.seq
+        WHERE j.id = k.job_id AND w.token = 0
+      )
+    )
+  ORDER BY k.expires_at, k.scope, k.key, k.bucket
+  LIMIT :limit
+);
+
 -- @delete_events_of_no_job
 -- Ids rise with time: only the oldest events are looked at.
 DELETE FROM outlast_events

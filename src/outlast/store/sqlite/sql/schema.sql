@@ -55,7 +55,8 @@ UPDATE outlast_meta SET boot_id = :boot;
 CREATE TEMP TABLE outlast_selected (n INTEGER PRIMARY KEY, job INTEGER NOT NULL);
 
 -- @temp_changes
-CREATE TEMP TABLE outlast_changes (
+-- A connection of a caller may have it already.
+CREATE TEMP TABLE IF NOT EXISTS outlast_changes (
   n INTEGER PRIMARY KEY,
   job INTEGER,
   token INTEGER,

@@ -16,7 +16,7 @@ ORDER BY seq
 LIMIT :limit;
 
 -- @keys
-SELECT scope, key, bucket, job_id
+SELECT scope, key, bucket, job_id, expires_at
 FROM outlast_keys
 WHERE (scope, key, bucket) > (:scope, :key, :bucket)
 ORDER BY scope, key, bucket
@@ -144,10 +144,10 @@ DELETE FROM outlast_groups
 WHERE seq = :seq AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = :seq);
 
 -- @put_keys
-INSERT INTO outlast_keys (scope, key, bucket, job_id)
-VALUES (:scope, :key, :bucket, :job_id)
+INSERT INTO outlast_keys (scope, key, bucket, job_id, expires_at)
+VALUES (:scope, :key, :bucket, :job_id, :expires_at)
 ON CONFLICT (scope, key, bucket) DO UPDATE
-SET job_id = excluded.job_id;
+SET job_id = excluded.job_id, expires_at = excluded.expires_at;
 
 -- @drop_keys
 DELETE FROM outlast_keys WHERE scope = :scope AND key = :key AND bucket = :bucket;

@@ -119,6 +119,7 @@ class HistoryMachine(RuleBasedStateMachine):
         jobs = [draft.job(self._new_id(), now, known) for draft in batch]
         added = self.twins.both(lambda store: store.add(jobs), shown=steps.outcomes)
         stored = [answer.id for answer in added if answer.created]
+        self.twins.touched.update(answer.id for answer in added if answer.replaced)
         known.extend(stored)
         self.twins.chained.difference_update(stored)  # one that was pruned comes by hand this time
 
@@ -148,6 +149,7 @@ class HistoryMachine(RuleBasedStateMachine):
             job = replace(draft.job(self._new_id(), now, known), group_id=group_id, member=True)
             added = self.twins.both(partial(steps.add_one, job=job), shown=steps.outcomes)
             known.extend(answer.id for answer in added if answer.created)
+            self.twins.touched.update(answer.id for answer in added if answer.replaced)
 
     def seal_group(self, back: int) -> None:
         for group_id in steps.pick(self.twins.groups, back):
@@ -305,7 +307,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def fire(self, ahead: timedelta, outcome: SlotOutcome, draft: JobDraft) -> None:
         """Each due schedule, with a job or without; and once more, which is stale."""
         job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
-        job = replace(job, retry_of=None, slot=None)
+        job = replace(job, retry_of=None, slot=None, window=None, replaces=False)
         self.twins.both(partial(steps.fire, ahead=ahead, outcome=outcome, job=job))
         if self.twins.both(lambda store: store.get([job.id]), shown=len)[0]:
             self.twins.known.extend({job.id} - set(self.twins.known))
@@ -331,6 +333,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     def reserve(self, draft: JobDraft, span: timedelta) -> None:
         job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
+        job = replace(job, window=None, replaces=False)
         number = ReservationId(self._new_id())
         new = NewReservation(id=number, caller="caller.1", request="req-7", span=span)
         reserved = self.twins.both(

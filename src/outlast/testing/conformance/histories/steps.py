@@ -107,8 +107,10 @@ async def remaining_members(store: Store, group_id: str, limit: int) -> list[Job
     return await store.remaining_members(group_id, limit=limit)
 
 
-def outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
-    return [(answer.id, answer.created, answer.refused is not None) for answer in added]
+def outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool, bool]]:
+    return [
+        (answer.id, answer.created, answer.refused is not None, answer.replaced) for answer in added
+    ]
 
 
 async def running_under_other_boots(

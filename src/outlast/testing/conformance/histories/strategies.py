@@ -30,7 +30,7 @@ from outlast.core.event import (
 )
 from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
-from outlast.core.job import DedupeKey, NewJob, Slot
+from outlast.core.job import DedupeKey, KeyWindow, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit
 from outlast.core.refusals import Refusals
@@ -77,12 +77,16 @@ class JobDraft:
     key: DedupeKey | None
     active_key: str | None
     metadata: str | None
+    window: KeyWindow | None
+    replaces: bool
     repeats: int | None
     retries: int | None
 
     def job(self, new_id: JobId, now: datetime, known: Sequence[JobId]) -> NewJob:
         """The job it is, added now."""
         delay, at = self.due
+        if self.window is not None and self.window.span is None and self.slot is None:
+            delay, at = delay or SECOND, None  # most others are refused
         return NewJob(
             id=_back(known, self.repeats) or new_id,
             type=self.type,
@@ -99,6 +103,8 @@ class JobDraft:
             key=self.key,
             active_key=self.active_key,
             metadata=self.metadata,
+            window=self.window,
+            replaces=self.replaces,
             retry_of=_back(known, self.retries),
         )
 
@@ -139,6 +145,16 @@ DRAFTS = st.builds(
     key=_mostly(12, None, DedupeKey(key="k"), DedupeKey(key="k", bucket="b"), DedupeKey(key="l")),
     active_key=_mostly(4, None, "x", "x", "y"),
     metadata=_mostly(4, None, *METADATA, "{}"),
+    window=_mostly(
+        6,
+        None,
+        KeyWindow(key="k", span=MINUTE),
+        KeyWindow(key="k", span=MINUTE, bucket="b"),
+        KeyWindow(key="k", span=ZERO),
+        KeyWindow(key="k"),
+        KeyWindow(key="k", at_most=MINUTE),
+    ),
+    replaces=_mostly(1, True, False),
     repeats=_mostly(20, None, 0, 1),
     retries=_mostly(12, None, 0, 1, 2, 3),
 )
