@@ -25,6 +25,7 @@ from outlast.testing.conformance import (
     cancel,
     chains,
     claim,
+    claim_outlook,
     command_results,
     declarations,
     documents,
@@ -65,6 +66,7 @@ from outlast.testing.conformance import (
 _PARTS = (
     add,
     claim,
+    claim_outlook,
     ordering,
     move,
     edit,

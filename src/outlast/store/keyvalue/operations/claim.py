@@ -12,7 +12,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.reservation import ReservationStatus
-from outlast.core.run import Claim, LeaseHolder
+from outlast.core.run import Claim, Claims, LeaseHolder
 from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline, start_run, to_claim
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
@@ -28,7 +28,7 @@ from outlast.store.keyvalue.operations.claim_recovery import (
     claims_despite,
     recover,
 )
-from outlast.store.keyvalue.operations.promotion import due_before, promote_due
+from outlast.store.keyvalue.operations.promotion import is_past, next_due, promote_due
 from outlast.store.keyvalue.outcomes import FailedItem, failure, succeeded
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
@@ -45,6 +45,9 @@ MAX_CLAIMS_PER_TRANSACTION: Final = 8
 MAX_PASSED: Final = 1_000
 """Jobs that one claim passes at most."""
 
+MAX_DUE_READ: Final = 10
+"""Entries of jobs that wait for a time that one claim reads; no more requests than one entry."""
+
 MIN_PAGE: Final = 10
 MAX_PAGE: Final = 1_000
 
@@ -58,11 +61,15 @@ class Passed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimSnapshot:
-    """First read of a claim; `has_pending_work`: a job is due, or an intent is pending."""
+    """First read of a claim; `has_pending_work`: a job is due, or an intent is pending.
+
+    `due_in` is how long no job of the queue becomes due. The number of entries in `ready` is cut.
+    """
 
     queue: QueueRecord
     ready: list[StoredItem]
     has_pending_work: bool
+    due_in: timedelta | None
 
 
 class KeyValueClaimOperations(KeyValueOperations):
@@ -79,7 +86,8 @@ class KeyValueClaimOperations(KeyValueOperations):
         limit: int,
         prefetch: int = 0,
         lease: timedelta,
-    ) -> list[Claim]:
+        count: int = 0,
+    ) -> Claims:
         """Claim up to `limit` jobs of a queue, and up to `prefetch` more that may wait.
 
         Each chunk of claims is atomic. If one fails, the others are returned; the error is raised
@@ -91,8 +99,9 @@ class KeyValueClaimOperations(KeyValueOperations):
             types=frozenset(types),
             lease=lease,
             prefix=context.ids.prefix(),
+            count=count,
         )
-        claims = await recover(context, request, limit=limit, prefetch=prefetch)
+        claims = Claims(await recover(context, request, limit=limit, prefetch=prefetch))
         if claims:
             return claims
         try:
@@ -112,21 +121,26 @@ class KeyValueClaimOperations(KeyValueOperations):
 async def _claim(
     context: StoreContext,
     request: KeyValueClaimRequest,
-    claims: list[Claim],
+    claims: Claims,
     limit: int,
     prefetch: int,
 ) -> None:
     """Add to `claims` what is claimed, also if it raises at the end."""
-    snapshot = await _read_snapshot(context, request.queue, limit + prefetch)
+    snapshot = await _read_snapshot(context, request, limit + prefetch)
     promoted: int | FailedItem = 0
     if snapshot.has_pending_work:
         promoted = await attempt(MAX_PROMOTED_PER_CLAIM, partial(_promote_due, context))
-        snapshot = await _read_snapshot(context, request.queue, limit + prefetch)
+        snapshot = await _read_snapshot(context, request, limit + prefetch)
     if snapshot.queue.shown(context.now()).pause is None:
         if snapshot.queue.needs_serial_claims:
             await _claim_serially(context, request, claims, limit)
         else:
             await _claim_unlimited(context, request, claims, limit, prefetch, snapshot.ready)
+    if request.count:
+        left = sum(entry.value["type"] in request.types for entry in snapshot.ready) - len(claims)
+        claims.waiting = min(request.count, max(0, left))
+    if not claims:
+        claims.due_in = snapshot.due_in
     if isinstance(promoted, FailedItem):
         raise promoted.error
 
@@ -135,18 +149,24 @@ async def _promote_due(context: StoreContext, limit: int) -> int:
     return await promote_due(context, limit=limit)
 
 
-async def _read_snapshot(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
+async def _read_snapshot(
+    context: StoreContext, request: KeyValueClaimRequest, most: int
+) -> ClaimSnapshot:
     """Read what a claim begins with, in one request where the engine can."""
+    name, now = request.queue, context.now()
+    ready = max(_page_size(most), min(most + request.count, MAX_PAGE))
     asked = [
         (KeyRange(key_layout.PENDING), 1),
-        (due_before(context.now()), 1),
+        (KeyRange(key_layout.DUE), MAX_DUE_READ),
         (queues.span(name), 1),
-        (KeyRange(key_layout.READY + name), _page_size(most)),
+        (KeyRange(key_layout.READY + name), ready),
     ]
 
     async def work(_: UnitOfWork) -> ClaimSnapshot:
         left, due, queue, ready = await context.engine.ranges(asked)
-        return ClaimSnapshot(queues.found(name, queue), ready, bool(left or due))
+        is_due = any(is_past(entry, now) for entry in due)
+        due_in = next_due(due, name, now, is_cut=len(due) == MAX_DUE_READ)
+        return ClaimSnapshot(queues.found(name, queue), ready, bool(left or is_due), due_in)
 
     return await context.run_unit(work)
 
