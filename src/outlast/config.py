@@ -55,6 +55,7 @@ class SettingOptions(TypedDict, total=False):
     concurrency: int
     prefetch: int
     logs: str | PathLike[str]
+    uvloop: bool
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -88,6 +89,7 @@ class Settings:
         prefetch: Jobs a worker may claim ahead of a free execution slot (1500).
         logs: Folder for the output of commands, one file per run (`outlast-logs`). Workers delete
             files older than `retention` whose jobs have ended.
+        uvloop: Whether the processes of `outlast worker` run on uvloop, if it is installed (True).
 
     Raises:
         ValueError: A value is out of range; the message names the setting.
@@ -108,6 +110,7 @@ class Settings:
     concurrency: int
     prefetch: int
     logs: Path
+    uvloop: bool
     _unset: frozenset[str] = field(repr=False, compare=False)  # settings with the store's default
 
     def __init__(
@@ -128,6 +131,7 @@ class Settings:
         concurrency: int = 10,
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
+        uvloop: bool = True,
     ) -> None:
         defaults = {"tick": (tick, TICK), "poll": (poll, POLL)}
         defaults["transaction"] = transaction, TRANSACTION
@@ -153,6 +157,7 @@ class Settings:
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         object.__setattr__(self, "logs", Path(logs))
+        object.__setattr__(self, "uvloop", _flag(uvloop, what="uvloop"))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
@@ -243,6 +248,12 @@ def _reservation(value: Duration) -> timedelta:
             f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"'
         )
     return span
+
+
+def _flag(value: bool, *, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{what} is {value!r:.60}; use True or False")
+    return value
 
 
 def check_count(value: int, *, what: str, least: int = 1) -> int:
