@@ -6,7 +6,6 @@ Several `outlast worker` serve one store. Start times are read from the stored r
 import argparse
 import asyncio
 import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -79,7 +78,10 @@ async def _workers(app: Outlast, url: str, count: int) -> AsyncIterator[None]:
     program = [sys.executable, "-m", "outlast", "worker", "bench.due_app:app"]
     options = ["--log-level", "warning", "--instance-id"]
     env = {**os.environ, URL: url}
-    started = [subprocess.Popen([*program, *options, f"w{n}"], env=env) for n in range(count)]
+    started = [
+        await asyncio.create_subprocess_exec(*program, *options, f"w{n}", env=env)
+        for n in range(count)
+    ]
     try:
         while sum(each.is_alive for each in await app.store.workers()) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -89,7 +91,7 @@ async def _workers(app: Outlast, url: str, count: int) -> AsyncIterator[None]:
         for each in started:
             each.terminate()
         for each in started:
-            each.wait()
+            await each.wait()
 
 
 @contextmanager

@@ -72,6 +72,7 @@ if _typing.TYPE_CHECKING:
         WaitTimeout,
     )
     from outlast.jobs.enqueue_many import PartialEnqueueError
+    from outlast.jobs.group_results import MemberResult
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
     from outlast.jobs.jobtype import Bound, JobType
@@ -114,6 +115,7 @@ __all__ = [
     "JobType",
     "LeaseLost",
     "Lineage",
+    "MemberResult",
     "NoWorkerAvailable",
     "OperatorError",
     "Outlast",
@@ -252,6 +254,7 @@ _NAMES_BY_MODULE: _typing.Final = {
         "WaitTimeout",
     ),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
+    "outlast.jobs.group_results": ("MemberResult",),
     "outlast.jobs.groups": ("GroupHandle",),
     "outlast.jobs.handle": ("Handle",),
     "outlast.jobs.jobtype": (

@@ -14,7 +14,7 @@ from outlast.core.event import CancelRequested
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, read_json, repr_short, truncate
-from outlast.core.state import State
+from outlast.core.state import FINAL, State
 from outlast.errors import (
     JobNotSucceeded,
     OutlastError,
@@ -77,7 +77,7 @@ class Client:
         self.dump_params = dump_params
         self.settings = settings
         self.leaving: set[asyncio.Future[None]] = set()
-        self._load_result = load_result
+        self.load_result = load_result
         self._use_store(store, ids)
 
     def _use_store(self, store: Store, ids: Ids) -> None:
@@ -171,15 +171,9 @@ class Client:
         runs = await (await self.store()).runs(job.id)
         last = runs[-1] if runs else None
         if job.state is State.SUCCEEDED:
-            return self._load_result(job.type, last.result if last else None)
+            return self.load_result(job.type, last.result if last else None)
         error = last.error if last else None
-        detail = f": {error.strip().splitlines()[-1][:200]}" if error and error.strip() else ""
-        raise JobNotSucceeded(
-            f'job {job.id} of type "{job.type}" ended {job.state} ({job.reason}){detail}; '
-            "it has no result",
-            state=job.state,
-            error=error,
-        )
+        raise not_succeeded(job.id, job.type, job.state, job.reason, error)
 
     async def cancel(self, job_id: JobId, *, reason: str | None = None) -> State:
         """Cancel the last job of a retry chain, or ask it to stop; return its state.
@@ -220,6 +214,19 @@ class Client:
             await self._store.open()
             await self._opened(self._store)
             self._is_open = True
+
+
+def not_succeeded(
+    job_id: JobId, kind: str, state: State, reason: str | None, error: str | None
+) -> JobNotSucceeded:
+    """Return the error for a job whose result is wanted and that has none."""
+    detail = f": {error.strip().splitlines()[-1][:200]}" if error and error.strip() else ""
+    verb = "ended" if state in FINAL else "is"
+    return JobNotSucceeded(
+        f'job {job_id} of type "{kind}" {verb} {state} ({reason}){detail}; it has no result',
+        state=state,
+        error=error,
+    )
 
 
 async def _close(waiting: CompletionWaiter, loop: asyncio.AbstractEventLoop) -> None:
