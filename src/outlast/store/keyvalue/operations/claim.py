@@ -1,7 +1,7 @@
 """Claim jobs: promote what is due, select in claim order, open a run for each."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
@@ -28,7 +28,8 @@ from outlast.store.keyvalue.operations.claim_recovery import (
     claims_despite,
     recover,
 )
-from outlast.store.keyvalue.operations.promotion import is_past, next_due, promote_due
+from outlast.store.keyvalue.operations.claim_snapshot import page_size, read_snapshot
+from outlast.store.keyvalue.operations.promotion import promote_due
 from outlast.store.keyvalue.outcomes import FailedItem, failure, succeeded
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
@@ -45,31 +46,12 @@ MAX_CLAIMS_PER_TRANSACTION: Final = 8
 MAX_PASSED: Final = 1_000
 """Jobs that one claim passes at most."""
 
-MAX_DUE_READ: Final = 10
-"""Entries of jobs that wait for a time that one claim reads; no more requests than one entry."""
-
-MIN_PAGE: Final = 10
-MAX_PAGE: Final = 1_000
-
 
 class Passed(Enum):
     """Why a claim passed a job."""
 
     LOST = auto()  # another worker claimed it first, or its record does not fit the entry
     HELD = auto()  # it is locked, reserved or too late
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimSnapshot:
-    """First read of a claim; `has_pending_work`: a job is due, or an intent is pending.
-
-    `due_in` is how long no job of the queue becomes due. The number of entries in `ready` is cut.
-    """
-
-    queue: QueueRecord
-    ready: list[StoredItem]
-    has_pending_work: bool
-    due_in: timedelta | None
 
 
 class KeyValueClaimOperations(KeyValueOperations):
@@ -126,11 +108,11 @@ async def _claim(
     prefetch: int,
 ) -> None:
     """Add to `claims` what is claimed, also if it raises at the end."""
-    snapshot = await _read_snapshot(context, request, limit + prefetch)
+    snapshot = await read_snapshot(context, request, limit + prefetch)
     promoted: int | FailedItem = 0
     if snapshot.has_pending_work:
         promoted = await attempt(MAX_PROMOTED_PER_CLAIM, partial(_promote_due, context))
-        snapshot = await _read_snapshot(context, request, limit + prefetch)
+        snapshot = await read_snapshot(context, request, limit + prefetch)
     if snapshot.queue.shown(context.now()).pause is None:
         if snapshot.queue.needs_serial_claims:
             await _claim_serially(context, request, claims, limit)
@@ -147,28 +129,6 @@ async def _claim(
 
 async def _promote_due(context: StoreContext, limit: int) -> int:
     return await promote_due(context, limit=limit)
-
-
-async def _read_snapshot(
-    context: StoreContext, request: KeyValueClaimRequest, most: int
-) -> ClaimSnapshot:
-    """Read what a claim begins with, in one request where the engine can."""
-    name, now = request.queue, context.now()
-    ready = max(_page_size(most), min(most + request.count, MAX_PAGE))
-    asked = [
-        (KeyRange(key_layout.PENDING), 1),
-        (KeyRange(key_layout.DUE), MAX_DUE_READ),
-        (queues.span(name), 1),
-        (KeyRange(key_layout.READY + name), ready),
-    ]
-
-    async def work(_: UnitOfWork) -> ClaimSnapshot:
-        left, due, queue, ready = await context.engine.ranges(asked)
-        is_due = any(is_past(entry, now) for entry in due)
-        due_in = next_due(due, name, now, is_cut=len(due) == MAX_DUE_READ)
-        return ClaimSnapshot(queues.found(name, queue), ready, bool(left or is_due), due_in)
-
-    return await context.run_unit(work)
 
 
 async def _claim_unlimited(
@@ -328,7 +288,7 @@ async def choose(
     """
     chosen: list[StoredItem] = []
     names: set[str] = set()
-    span, page = KeyRange(key_layout.READY + request.queue), _page_size(most)
+    span, page = KeyRange(key_layout.READY + request.queue), page_size(most)
     while len(chosen) < most:
         entries = await unit.range(span, limit=page) if first is None else first
         first = None
@@ -344,10 +304,6 @@ async def choose(
             break
         span = KeyRange(span.part, entries[-1].key.sort + "\0")
     return chosen
-
-
-def _page_size(most: int) -> int:
-    return min(max(MIN_PAGE, 2 * most), MAX_PAGE)
 
 
 async def _is_claimable(
