@@ -124,11 +124,12 @@ class Jobs(Protocol):
         A paused queue yields nothing. Of a queue with a `concurrency` no claim raises the number
         of open runs above it, and none goes beyond `limit`.
 
-        With a `count` the answer has in `waiting` how many queued jobs of these types are left in
-        the queue, counted up to `count`; jobs that are claimed at the same moment may be in it. A
-        claim of nothing has in `due_in` how long no `scheduled` or `retry_wait` job of the queue
-        and these types becomes due; None if there is none. It may be less, because it is read from
-        the next `MAX_DUE_SEEN` jobs of all queues, and says nothing of jobs that change later.
+        With a `count`, a claim of at least one job has in `waiting` how many queued jobs of these
+        types are left in the queue, counted up to `count`; jobs that are claimed at the same moment
+        may be in it. A claim of nothing has in `due_in` how long none of the `scheduled` and
+        `retry_wait` jobs of the queue and these types that is not due becomes due; None if there is
+        none. It may be less, because it is read from the next `MAX_DUE_SEEN` jobs of all queues,
+        and says nothing of jobs that change later.
         """
         ...
 

@@ -40,7 +40,10 @@ def next_due(tables: Tables, queue: str, types: Collection[str], now: datetime) 
     due = [
         job.available_at
         for job in tables.jobs.values()
-        if job.state in waits and job.queue == queue and job.type in types
+        if job.state in waits
+        and job.queue == queue
+        and job.type in types
+        and job.available_at > now
     ]
     return min(due) - now if due else None
 

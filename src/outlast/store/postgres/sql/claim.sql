@@ -293,7 +293,7 @@ SELECT
         FROM (
           SELECT w.queue, w.type, w.available_at, w.seq
           FROM outlast.waiting AS w
-          WHERE w.state IN ('scheduled', 'retry_wait')
+          WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at > g.now
           ORDER BY w.available_at, w.seq
           LIMIT :due_seen::bigint
         ) AS w
@@ -435,7 +435,7 @@ SELECT
         FROM (
           SELECT w.queue, w.type, w.available_at, w.seq
           FROM outlast.waiting AS w
-          WHERE w.state IN ('scheduled', 'retry_wait')
+          WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at > g.now
           ORDER BY w.available_at, w.seq
           LIMIT :due_seen::bigint
         ) AS w

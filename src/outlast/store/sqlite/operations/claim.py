@@ -104,7 +104,7 @@ def _claim_one(tx: WriteTransaction, request: SqliteClaimRequest) -> Claims:
 
 def _due_in(tx: WriteTransaction, request: SqliteClaimRequest) -> timedelta | None:
     values = {"queue": request.queue, "types": request.types, "most": MAX_DUE_SEEN}
-    due_at = tx.value("claim.next_due", **values)
+    due_at = tx.value("claim.next_due", now=tx.now, **values)
     return None if due_at is None else (due_at - tx.now) * MICROSECOND
 
 

@@ -135,7 +135,7 @@ FROM (
   FROM (
     SELECT queue, type, available_at, job
     FROM outlast_waiting
-    WHERE state IN ('scheduled', 'retry_wait')
+    WHERE state IN ('scheduled', 'retry_wait') AND available_at > :now
     ORDER BY available_at, job
     LIMIT :most
   )
