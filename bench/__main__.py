@@ -56,6 +56,7 @@ ELSEWHERE = {
     "transactions": "bench.transactions",
     "transfer": "bench.transfer",
     "space": "bench.space",
+    "labels": "bench.labels",
 }
 """Measured with words of their own: `python -m bench postgres --help`."""
 

@@ -48,13 +48,13 @@ def main(words: Sequence[str]) -> int:
 
 
 def _measured(label: str, finished: int) -> tuple[str, float, float]:
-    """Return the medians on an empty store, and on the same store with a history."""
-    with STORES[label]() as url:
-        tell(f"{label}, empty")
-        empty = median(_first_job(url) for _ in range(ROUNDS))
+    """Return the medians on an empty store, and on one with a history, measured in turn."""
+    with STORES[label]() as empty, STORES[label]() as full:
         tell(f"{label}, finishing {finished:,} jobs")
-        asyncio.run(_finish(url, finished))
-        return label, empty, median(_first_job(url) for _ in range(ROUNDS))
+        asyncio.run(_finish(full, finished))
+        tell(f"{label}, starting workers")
+        took = [(_first_job(empty), _first_job(full)) for _ in range(ROUNDS)]
+        return label, median(one for one, _ in took), median(other for _, other in took)
 
 
 def _first_job(url: str) -> float:

@@ -59,6 +59,7 @@ class Companion:
             prefetch=0,
             lease=lease,
             renew=lease / 3,
+            max_unfit="0s",  # validation errors are permanent here
         )
         self.types: Final = {name: self._register(name, each) for name, each in HANDLERS.items()}
         self.app.on_failure(Sentry(sentry_dsn), show=SHOWN)

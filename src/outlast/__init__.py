@@ -69,6 +69,7 @@ if _typing.TYPE_CHECKING:
         TransientError,
         TransitionRefused,
         TypeNotFound,
+        UnfitParams,
         WaitTimeout,
     )
     from outlast.jobs.enqueue_many import PartialEnqueueError
@@ -163,6 +164,7 @@ __all__ = [
     "TransientError",
     "TransitionRefused",
     "TypeNotFound",
+    "UnfitParams",
     "Upcoming",
     "WaitTimeout",
     "Worker",
@@ -251,6 +253,7 @@ _NAMES_BY_MODULE: _typing.Final = {
         "TransientError",
         "TransitionRefused",
         "TypeNotFound",
+        "UnfitParams",
         "WaitTimeout",
     ),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),

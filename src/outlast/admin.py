@@ -51,13 +51,16 @@ class Admin:
         queue: str | None = None,
         type: str | None = None,  # noqa: A002 - a job's own word
         key: str | None = None,
+        tags: Iterable[str] | None = None,
+        meta: Mapping[str, Any] | None = None,
         limit: int = 100,
         before: Job | None = None,
     ) -> list[Job]:
         """Return stored jobs, the newest first: `await app.find(states=["dead_letter"])`.
 
         Without arguments it returns the last 100 jobs. For the next page pass the last job as
-        `before`. A `key` finds the jobs enqueued with it as `key` or `active_key`.
+        `before`. A `key` finds the jobs enqueued with it as `key` or `active_key`, `tags` and
+        `meta` those that have all of them.
         """
         return await job_search.find_jobs(
             self._client,
@@ -65,6 +68,8 @@ class Admin:
             queue=queue,
             type=type,
             key=key,
+            tags=tags,
+            meta=meta,
             limit=limit,
             before=before,
         )
@@ -105,7 +110,8 @@ class Admin:
 
         `str(…)` of it is the text that `outlast explain` prints.
         """
-        found = await explain_job(await self._client.store(), job_id_of(job_id))
+        store, limit = await self._client.store(), self._client.settings.max_unfit
+        found = await explain_job(store, job_id_of(job_id), max_unfit=limit)
         if found is None:
             raise missing(job_id)
         return found

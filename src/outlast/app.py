@@ -37,7 +37,7 @@ from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import default_name
 from outlast.jobs.jobtype import Bound, JobType
 from outlast.jobs.lifespan import NO_LIFESPAN, check_lifespan
-from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
+from outlast.jobs.policy import DeliveryName, ErrorNames, MetadataOptions, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import TemplateManager
 from outlast.run_context import Run
@@ -139,6 +139,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        **metadata: Unpack[MetadataOptions],
     ) -> Decorator: ...
     def job(
         self,
@@ -153,6 +154,7 @@ class Outlast(Hooks, Admin):
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
+        **metadata: Unpack[MetadataOptions],
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
 
@@ -174,6 +176,7 @@ class Outlast(Hooks, Admin):
                 runs the Command that it returns.
             errors: Which exceptions are retried: `{KeyError: "permanent"}`.
             unknown_error: The class of all other exceptions.
+            **metadata: `tags`, `headers` and `meta` of its jobs, as in `JobType.options`.
 
         Raises InvalidType if settings contradict each other.
         """
@@ -189,6 +192,7 @@ class Outlast(Hooks, Admin):
                 executor=executor,
                 errors=errors,
                 unknown_error=unknown_error,
+                **metadata,
             )
             job_type: JobType[..., Any] = JobType(handler, policy, self._client, self._middleware)
             self.registry.add(job_type)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_duration
+from outlast.core.refusals import MAX_UNFIT
 from outlast.errors import ConfigurationError
 
 RENEWALS_PER_LEASE: Final = 3
@@ -27,6 +28,9 @@ SHORTEST: Final = timedelta(milliseconds=1)
 
 SHORTEST_RESERVATION: Final = timedelta(seconds=1)
 LONGEST_RESERVATION: Final = timedelta(hours=1)
+LONGEST_UNFIT: Final = timedelta(days=366)
+"""Longest `max_unfit`."""
+
 MAX_COUNT: Final = 100_000
 """Largest number of jobs in a setting."""
 
@@ -50,6 +54,7 @@ class SettingOptions(TypedDict, total=False):
     transaction: Duration
     reservation: Duration
     direct_wait: Duration
+    max_unfit: Duration
     retention: Duration | None
     prune_batch: int
     concurrency: int
@@ -83,6 +88,8 @@ class Settings:
         reservation: How long a direct run reserves its queue without a renewal (5 min). From 1 s
             to 1 h.
         direct_wait: How long a direct run waits for its queue and for a worker (1 min).
+        max_unfit: How long workers may refuse a job because its params do not fit their code,
+            from the first refusal on (1 h). Then it becomes a dead letter; 0 means at once.
         retention: How long ended jobs are kept (30 d); None keeps them for ever.
         prune_batch: Most ended jobs deleted in one pruning step (500).
         concurrency: Jobs a worker process runs at a time (10).
@@ -105,6 +112,7 @@ class Settings:
     transaction: timedelta
     reservation: timedelta
     direct_wait: timedelta
+    max_unfit: timedelta
     retention: timedelta | None
     prune_batch: int
     concurrency: int
@@ -126,6 +134,7 @@ class Settings:
         transaction: Duration | None = None,
         reservation: Duration = "5m",
         direct_wait: Duration = "1m",
+        max_unfit: Duration = MAX_UNFIT,
         retention: Duration | None = "30d",
         prune_batch: int = 500,
         concurrency: int = 10,
@@ -151,6 +160,7 @@ class Settings:
             object.__setattr__(self, name, _positive(span, what=name))
         object.__setattr__(self, "reservation", _reservation(reservation))
         object.__setattr__(self, "grace", _duration(grace, what="grace"))
+        object.__setattr__(self, "max_unfit", _max_unfit(max_unfit))
         kept_for = None if retention is None else _duration(retention, what="retention")
         object.__setattr__(self, "retention", kept_for)
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
@@ -254,6 +264,15 @@ def _flag(value: bool, *, what: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigurationError(f"{what} is {value!r:.60}; use True or False")
     return value
+
+
+def _max_unfit(value: Duration) -> timedelta:
+    span = _duration(value, what="max_unfit")
+    if span > LONGEST_UNFIT:
+        raise ConfigurationError(
+            f'max_unfit is {span}; it must last at most {LONGEST_UNFIT.days} days, such as "1d"'
+        )
+    return span
 
 
 def check_count(value: int, *, what: str, least: int = 1) -> int:

@@ -8,6 +8,7 @@ OutlastError
 │   │   ├── InvalidSchedule       a time rule or settings that contradict each other
 │   │   └── InvalidJob            a job that cannot be stored
 │   │       ├── InvalidParams         params that do not match their type
+│   │       │   └── UnfitParams           stored params that this process cannot decode
 │   │       ├── PartialEnqueueError   some jobs of `enqueue_many` were refused
 │   │       └── PayloadTooLarge       params or a result over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
@@ -83,6 +84,21 @@ class InvalidSchedule(InvalidArgument):
 
 class InvalidParams(InvalidJob):
     """The params do not match the job type."""
+
+
+class UnfitParams(InvalidParams):
+    """The stored params do not fit this process: its code refuses them, or cannot read them.
+
+    Another process may: one with newer or older code, or with the key that they need. A worker
+    that meets this error refuses the job and spends no attempt.
+
+    Attributes:
+        problems: What is wrong, such as `param "day": missing`, without any value of the params.
+    """
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 class PayloadTooLarge(InvalidJob):

@@ -1,13 +1,14 @@
 """The run object of a handler: cancellation, progress, artifacts and its transaction."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from os import PathLike, fspath
 from typing import Any, Final
 
 from outlast.core.ids import JobId, RunId
 from outlast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, MAX_PATH, is_storable
+from outlast.core.metadata import from_text
 from outlast.core.progress import Progress
 from outlast.core.run import Claim, Lease
 from outlast.errors import LeaseLost, OperatorError, RunError, StopRequested
@@ -106,6 +107,21 @@ class Run:
     def slot_at(self) -> datetime | None:
         """Time that the schedule planned for this job; None without a schedule."""
         return self._claim.slot_at
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the job: text for middleware and other programs; empty if it has none."""
+        return from_text(self._claim.metadata).headers
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags of the job; empty if it has none."""
+        return from_text(self._claim.metadata).tags
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Meta of the job, a JSON object; empty if it has none."""
+        return from_text(self._claim.metadata).meta
 
     @property
     def context(self) -> Any:

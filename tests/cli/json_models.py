@@ -65,6 +65,9 @@ class Job(Model):
     finished_at: Moment | None
     progress: Progress | None
     active_key: str | None
+    headers: dict[str, str]
+    tags: list[str]
+    meta: dict[str, Any]
 
 
 class Run(Model):
@@ -100,6 +103,12 @@ class Event(Model):
     queue: str | None
 
 
+class Refusals(Model):
+    count: int
+    since: Moment
+    workers: list[str]
+
+
 class ShownJob(Job):
     attempt: int
     kept_until: Moment | None
@@ -108,6 +117,7 @@ class ShownJob(Job):
     runs: list[Run]
     events: list[Event]
     chain: list[str]
+    refusals: Refusals | None
 
 
 class JobCount(Model):
@@ -212,6 +222,9 @@ class Blueprint(Model):
     queue: str
     priority: int
     max_attempts: int | None
+    headers: dict[str, str]
+    tags: list[str]
+    meta: dict[str, Any]
 
 
 class Plan(Model):
@@ -414,3 +427,11 @@ class Copied(Model):
     digests: dict[str, Digest]
     sealed_for: Seconds
     seconds: Seconds
+
+
+class Misfit(Model):
+    what: Literal["job", "running_job", "schedule", "template"]
+    type: str
+    problem: str
+    count: int
+    examples: list[str]

@@ -193,7 +193,7 @@ CASES: list[tuple[str, type[models.Model]]] = [
     ("db prune --older-than 0s --yes", models.Deleted),
     ("db copy --from sqlite:///rest.db --to sqlite:///other.db", models.Copied),
 ]  # fmt: skip
-ELSEWHERE = {"verify", "health"}
+ELSEWHERE = {"verify", "health", "check"}
 """Commands that need another kind of store, or a worker; they have a test of their own."""
 
 

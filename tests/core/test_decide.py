@@ -13,11 +13,12 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.ids import JobId, RunId
 from outlast.core.position import Anchor, JobEdit, MoveTo
+from outlast.core.refusals import Refusals
 from outlast.core.run import Claim
 from outlast.core.state import FINAL, Loss, RunStatus, State
 from outlast.errors import TransitionRefused
 
-from .transition_table import AT, DELAY, EVENTS, Case, Standing, cases, cells, stories
+from .transition_table import AT, DELAY, EVENTS, HOUR, Case, Standing, cases, cells, stories
 
 PRESETS = (Delivery.LEASE, Delivery.LINKED, Delivery.ONCE)
 NEXT = JobId("the-next-job")
@@ -92,7 +93,7 @@ def test_no_combination_is_missing_from_the_table():
     written = cells()
 
     assert set(written) == everything
-    assert len(written) == 11 * 19 * 3
+    assert len(written) == 11 * 20 * 3
 
 
 def test_every_kind_of_event_is_in_the_table_and_every_story_is_used():
@@ -193,6 +194,9 @@ REASONS: list[tuple[Callable[[], Standing], Event, str | None]] = [
     (lambda: running(Delivery.ONCE), ev.Lost(Loss.TIMEOUT), "timeout"),
     (running, ev.Released("drain"), "drain"),
     (running, ev.Snoozed(DELAY, "busy"), "busy"),
+    (running, ev.Unfit("no field", "w1", HOUR), "unfit_params"),
+    (lambda: running(Delivery.ONCE), ev.Unfit("no field", "w1", HOUR), "unfit_params"),
+    (running, ev.Unfit("no field", "w1", timedelta(0)), "unfit_params"),
     (running, ev.Skipped("nothing new"), "nothing new"),
     (running, ev.Stopped("asked"), "asked"),
     (running, ev.CancelRequested("by hand"), "by hand"),
@@ -219,7 +223,30 @@ def test_the_reason_says_why(job: Callable[[], Standing], event: Event, reason: 
     assert change.reason == reason
 
 
-@pytest.mark.parametrize("event", [ev.Failed("boom"), ev.Lost(Loss.SILENT, "boom")])
+def test_the_delay_of_a_refusal_doubles_up_to_a_minute():
+    delays = []
+    for count in (0, 1, 2, 5, 6, 5_000):
+        before = Refusals(count=count, since=AT, workers=("w1",)) if count else None
+        change = decide(running(), ev.Unfit("no", "w1", HOUR, before), new_id=no_id)
+        delays.append(change.delay.total_seconds())
+
+    assert delays == [1, 2, 4, 32, 60, 60]
+
+
+def test_a_refused_job_is_due_again_when_max_unfit_has_passed_at_the_latest():
+    before = Refusals(count=40, since=AT, workers=("w1",))
+    event = ev.Unfit("no", "w1", HOUR, before, HOUR - DELAY)
+
+    assert decide(running(), event, new_id=no_id).delay == DELAY
+    assert decide(running(Delivery.LINKED), event, new_id=lambda: NEXT).successor == Successor(
+        NEXT, DELAY
+    )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [ev.Failed("boom"), ev.Lost(Loss.SILENT, "boom"), ev.Unfit("boom", "w1", HOUR)],
+)
 @pytest.mark.parametrize("delivery", PRESETS)
 def test_the_error_of_a_run_is_kept_wherever_its_job_goes(delivery: Delivery, event: Event):
     change = decide(running(delivery), event, new_id=lambda: NEXT)

@@ -14,6 +14,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.ids import JobId
 from outlast.core.position import Anchor, JobEdit, MoveTo
+from outlast.core.refusals import Refusals
 from outlast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
@@ -77,6 +78,9 @@ cancelled   .     .      .
 """
 """More columns, the same for every delivery."""
 
+REFUSALS: Final = {Delivery.LEASE: "refuse", Delivery.LINKED: "pass_on", Delivery.ONCE: "waive"}
+"""One more column, `unfit`: the stories of a running job. Every other state refuses the event."""
+
 # counts: what is raised by one. next: a successor is written. yields: to a cancel request.
 STORIES: Final = """
 story   attempts  how       to          run       guard   kind             counts  next yields
@@ -86,6 +90,12 @@ stop    any       any       cancelled   cancelled open    cancelled        none 
 mark    any       any       running     -         open    cancel_requested none    -    -
 back    any       any       queued      released  open    released         none    -    yields
 nap     any       any       retry_wait  released  open    snoozed          none    -    yields
+
+refuse  any       early     retry_wait  released  open    unfit            none    -    yields
+refuse  any       late      dead_letter failed    open    dead_letter      failure -    -
+pass_on any       early     failed      released  open    chained          none    next yields
+pass_on any       late      dead_letter failed    open    dead_letter      failure -    -
+waive   any       any       skipped     skipped   open    skipped          none    -    -
 
 retry   left      transient retry_wait  failed    open    retry            failure -    yields
 retry   unlimited transient retry_wait  failed    open    retry            failure -    yields
@@ -184,6 +194,8 @@ ID: Final = JobId("the-job")
 OTHER: Final = JobId("the-other-job")
 DELAY: Final = timedelta(seconds=7)
 AT: Final = datetime(2026, 1, 5, tzinfo=UTC)
+HOUR: Final = timedelta(hours=1)
+REFUSED: Final = Refusals(count=3, since=AT, workers=("w1",))
 EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
     "claim": {"any": [ev.Claimed()]},
     "done": {"any": [ev.Succeeded("1"), ev.Succeeded()]},
@@ -197,6 +209,16 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
     },
     "back": {"any": [ev.Released("shutdown")]},
     "nap": {"any": [ev.Snoozed(DELAY, "busy"), ev.Snoozed(DELAY)]},
+    "unfit": {
+        "early": [
+            ev.Unfit("no field", "w1", HOUR),
+            ev.Unfit("no field", "w1", HOUR, REFUSED, HOUR - DELAY),
+        ],
+        "late": [
+            ev.Unfit("no field", "w1", HOUR, REFUSED, HOUR),
+            ev.Unfit("no field", "w1", timedelta(0)),
+        ],
+    },
     "skip": {"any": [ev.Skipped("nothing new"), ev.Skipped()]},
     "stop": {"any": [ev.Stopped("asked"), ev.Stopped()]},
     "cancel": {"any": [ev.CancelRequested("by hand"), ev.CancelRequested()]},
@@ -272,6 +294,8 @@ def cells() -> dict[tuple[Delivery, State, str], str]:
         for state, *stories in rows:
             for event, story in zip(head, stories, strict=True):
                 found[delivery, State(state), event] = story
+    for delivery, state in product(GRIDS, State):
+        found[delivery, state, "unfit"] = REFUSALS[delivery] if state is State.RUNNING else "."
     return found
 
 

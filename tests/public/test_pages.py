@@ -14,6 +14,7 @@ PAGES = [
     "docs/howto/progress-and-cancel.md",
     "docs/howto/read-jobs-and-results.md",
     "docs/howto/pydantic-models.md",
+    "docs/howto/deploy-without-losing-jobs.md",
     "docs/howto/limits-and-retention.md",
     "docs/howto/fastapi.md",
     "docs/howto/why-a-job-waits.md",
@@ -21,6 +22,7 @@ PAGES = [
     "docs/howto/schedules.md",
     "docs/howto/errors-to-sentry.md",
     "docs/howto/middleware-and-lifespan.md",
+    "docs/howto/label-your-jobs.md",
 ]
 
 

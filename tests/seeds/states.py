@@ -28,6 +28,7 @@ from outlast.core.event import (
     Succeeded,
     SuccessorMissing,
     Unblocked,
+    Unfit,
 )
 from outlast.core.ids import JobId
 from outlast.core.position import Anchor, JobEdit, MoveTo
@@ -54,6 +55,8 @@ EVENTS: Final[list[Event]] = [
     *(Lost(reason) for reason in Loss),
     Released("drain"),
     Snoozed(ZERO),
+    Unfit("no field", "worker-1", HOUR),
+    Unfit("no field", "worker-1", ZERO),
     CancelRequested(),
     FellDue(),
     Unblocked(),

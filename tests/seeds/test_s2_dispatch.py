@@ -100,7 +100,7 @@ async def test_a_payload_that_does_not_fit_is_refused_at_enqueue(
 @pytest.mark.req("S2-5.f")
 async def test_a_stored_payload_that_no_longer_fits_fails_with_its_fields(path: Path) -> None:
     called = []
-    old, new = live(path), live(path, poll="5ms")
+    old, new = live(path), live(path, poll="5ms", max_unfit="0s")
 
     @old.job(name="user_sync")
     def as_it_was(user: str) -> None: ...
@@ -116,7 +116,7 @@ async def test_a_stored_payload_that_no_longer_fits_fails_with_its_fields(path: 
         job, [run] = await new.get(broken.id), await new.runs(broken.id)
         other = await new.get(fine.id)
 
-    assert (job.state, job.reason, run.status) == (State.DEAD_LETTER, "permanent", "failed")
+    assert (job.state, job.reason, run.status) == (State.DEAD_LETTER, "unfit_params", "failed")
     assert "user" in (run.error or "")
     assert "integer" in (run.error or "")
     assert (other.state, called) == (State.SUCCEEDED, [7])

@@ -125,8 +125,9 @@ async def test_a_bad_payload_of_a_class_is_rejected_at_enqueue(
 
 @pytest.mark.req("S2-5.f")
 async def test_a_stored_bad_payload_takes_the_failure_path_with_its_fields(
-    app: Outlast, store: SqliteStore
+    store: SqliteStore,
 ) -> None:
+    app = Outlast(store, poll="5ms", tick="5ms", max_unfit="0s")
     app.job(retry=Backoff(3, base="0s"))(DailySummaryHandler)
     bad = NewJob(
         id=app._ids.job(), type="daily_summary", name="daily_summary", params='{"user_id":"three"}'

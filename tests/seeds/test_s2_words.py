@@ -47,6 +47,8 @@ EVENTS: list[ev.Event] = [
     ev.Lost(Loss.OWNER_DEAD, delay=timedelta(seconds=1)),
     ev.Released("drain"),
     ev.Snoozed(timedelta(seconds=1)),
+    ev.Unfit("no field", "worker-1", timedelta(hours=1)),
+    ev.Unfit("no field", "worker-1", timedelta(0)),
     ev.Skipped("empty"),
     ev.Stopped("enough"),
     ev.CancelRequested(),

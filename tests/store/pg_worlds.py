@@ -123,6 +123,10 @@ END $$
 """
 
 
+_LABELS = """INSERT INTO {schema}.labels (label, seq, job)
+SELECT 'tag:' || seq % 7, seq, id FROM {schema}.jobs"""
+
+
 async def leave_alone(connection: Any, schema: str) -> None:
     """The server's own hand stays off: its statistics change plans, its looks keep dead rows."""
     await connection.execute(_LEFT_ALONE.format(schema=schema))
@@ -147,6 +151,7 @@ async def crowd(
     await fill(_WAITING, base=done)
     await fill(_JOBS, base=done + waiting, number=running, links=False)
     await fill(_OPEN, base=done + waiting)
+    await fill(_LABELS)
 
 
 class _Fill:

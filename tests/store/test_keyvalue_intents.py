@@ -6,25 +6,30 @@ from collections.abc import Sequence
 import pytest
 
 from outlast.core.audit.violation import ViolationCode
-from outlast.core.event import Snoozed
+from outlast.core.event import Failed, Snoozed
 from outlast.core.ids import JobId
+from outlast.core.job import DedupeKey, Slot
 from outlast.store.contract.transfer import TableKind
 from outlast.store.keyvalue import intents, key_layout
 from outlast.store.keyvalue.engine import Key, KeyRange, Value, Write
 from outlast.store.keyvalue.operations.transfer_delete import drop
 from outlast.store.keyvalue.store import KeyValueStore
-from outlast.testing.clock import FakeClock
+from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
     SECOND,
     SUCCEEDED,
     claim_order,
+    ended,
+    make_job,
     put,
     settle,
     started,
     take,
+    take_many,
 )
+from outlast.testing.conformance.reservations import make_reservation
 from outlast.testing.stores import ids_for_test
 from outlast.verify import verify
 from support.engines.memory import MemoryEngine
@@ -162,3 +167,28 @@ def _kill_before(engine: MemoryEngine, step: int) -> None:
             raise _Killed
 
     engine.before = before
+
+
+async def test_reservation_that_is_written_late_is_known_to_the_next_call() -> None:
+    """Its queue and its job are written first, if one transaction does not take all."""
+    engine = MemoryEngine(most_writes=10)
+    store, other = await _opened(engine), await _opened(engine)
+    keys = {"key": DedupeKey(key="k"), "active_key": "a", "slot": Slot(series="s", at=START)}
+    dead = await ended(store, Failed("it broke"), max_attempts=1, queue="lane")
+    new, job = make_reservation(), make_job(retry_of=dead, **keys)
+
+    def kill_later(writes: Sequence[Write]) -> None:
+        if any(write.key.part == key_layout.PENDING and write.value is None for write in writes):
+            raise _Killed
+
+    engine.before = kill_later
+    with pytest.raises(_Killed):
+        await store.reserve(new, job)
+    engine.before = lambda _: None
+
+    reserved = await other.reserve(make_reservation(), make_job())
+
+    assert reserved.reservation is not None
+    assert (reserved.created, reserved.reservation.id) == (False, new.id)
+    assert [claim.id for claim in await take_many(other)] == [job.id]
+    assert (await verify(other)).is_sound

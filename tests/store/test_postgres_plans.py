@@ -37,6 +37,7 @@ GROWS = {
     "groups",
     "reservations",
     "workers",
+    "labels",
 }
 LIVE = ("waiting", "open_runs")
 HELD = [
@@ -113,6 +114,8 @@ INTENDED = {
     "jobs.find_live": ["ends_not_succeeded ((state = t.state) AND (seq < "],
     "jobs.find_id": ["jobs_pkey ((id >= $1) AND (id <= $2))"],
     "jobs.find_key": ["keys_pkey ((scope = ANY ", "jobs_root (root = "],
+    "jobs.find_label": ["labels_pkey ((label = $1) AND (seq < ", "jobs_pkey (id = n.job)"],
+    "jobs.label_counts": ["labels_pkey (label = l.label)"],
     "jobs.chain": ["jobs_root (root = "],
     "runs.of_job": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
     "runs.events": ["events_job (job = $1)"],

@@ -44,7 +44,7 @@ async def one_of_each(store: SqliteStore) -> None:
     claim = await started(store, slot=Slot(series="daily", at=START), **LINKED)
     await settle(store, claim, Failed("it broke"))
     await started(store, key=DedupeKey(key="k"), queue="other")
-    await put(store)
+    await put(store, metadata='{"tags":["a"]}')
 
 
 async def ended_then_running_then_waiting(store: SqliteStore) -> None:

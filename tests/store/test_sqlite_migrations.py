@@ -49,7 +49,9 @@ def test_no_step_ends_the_transaction_it_runs_in() -> None:
     for script in migrations().values():
         words = re.sub(r"--.*|'[^']*'", "", script)
 
-        assert not re.search(r"\b(COMMIT|ROLLBACK|VACUUM|PRAGMA|BEGIN\s+[A-RT-Z;])", words)
+        assert not re.search(
+            r"\b(COMMIT|ROLLBACK|VACUUM|PRAGMA|BEGIN\s*(;|[TDIE]\w+(ION|RED|ATE|IVE)\b))", words
+        )
 
 
 async def test_new_file_has_the_newest_schema(path: Path) -> None:

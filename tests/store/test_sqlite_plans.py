@@ -41,6 +41,7 @@ GROWS = {
     "outlast_slots",
     "outlast_groups",
     "outlast_reservations",
+    "outlast_labels",
 }
 HELD = [
     "reservations.end",
@@ -81,6 +82,7 @@ WALKS_ON_PURPOSE = {
         "outlast_open_runs",
         "outlast_ends",
         "outlast_reservations",
+        "outlast_labels",
     },
     "audit.keys": {"outlast_keys", "outlast_slots"},
     "audit.slots": {"outlast_jobs"},
@@ -179,7 +181,14 @@ INTENDED = {
         "INDEX outlast_events_job (job=?)",
         "INDEX outlast_jobs_retry_of (retry_of=?)",
         "INDEX outlast_reservations_job (job_id=?)",
+        "INDEX outlast_labels_job (job=?)",
     ],
+    "jobs.find_label": [
+        "PRIMARY KEY (label=? AND job<?)",
+        "PRIMARY KEY (label=? AND job=?)",
+        "INTEGER PRIMARY KEY (rowid=?)",
+    ],
+    "jobs.label_counts": ["PRIMARY KEY (label=?)"],
     "jobs.chain": ["INDEX outlast_jobs_root (root=?)"],
     "maintenance.select_ended_chains": [
         "INDEX outlast_ends_state (state=? AND at<?)",

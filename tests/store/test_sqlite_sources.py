@@ -35,11 +35,11 @@ OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
     "$[8]", "true",  # a worker that is stopping, in its description
     "%06x", "there is no job ", "job ", " has not ended", " has a successor already: ",
     "table", "outlast_meta",  # of the schema
-    "", "$[#]", " token=", " key=", " bucket=", " slot_at=",  # the rows that strays are
+    "", "$[#]", " job=", " token=", " key=", " bucket=", " slot_at=",  # the rows that strays are
     *(f"{table} {column}=" for table, column in (
         ("runs", "job"), ("waiting", "job"), ("open_runs", "job"), ("ends", "job"),
         ("events", "id"), ("reservations", "id"), ("groups", "id"), ("keys", "scope"),
-        ("slots", "series"), ("jobs", "seq"),
+        ("slots", "series"), ("jobs", "seq"), ("labels", "label"),
     )), "outlast_", "events", "documents", "schedules",  # numbers that no row bears any more
     "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip

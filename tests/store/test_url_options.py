@@ -26,14 +26,14 @@ def test_repeated_option_is_refused(url: str, option: str) -> None:
 @pytest.mark.parametrize(("url", "option"), CASES)
 def test_number_is_written_in_plain_digits(url: str, option: str, text: str) -> None:
     with pytest.raises(
-        ConfigurationError, match=rf"{option} is '.*'; write .* from [01] to [0-9]+"
+        ConfigurationError, match=rf"{option} is '.*'; write .* from [0-9]+ to [0-9]+"
     ):
         open_store(f"{url}?{option}={text.replace('+', '%2B')}")
 
 
-@pytest.mark.parametrize("text", ["0", "2.5", "101", "9" * 5_000])
+@pytest.mark.parametrize("text", ["0", "9", "12.5", "101", "9" * 5_000])
 def test_number_of_writes_is_whole_and_within_the_limit(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="whole number from 1 to 100: most_writes=8"):
+    with pytest.raises(ConfigurationError, match="whole number from 10 to 100: most_writes=10"):
         open_store(f"dynamodb://jobs?most_writes={text}")
 
 

@@ -148,6 +148,32 @@ LINK_PLANTS: Final = (
         None,
         lambda v: v.copy("outlast_ends", "job", DONE, job=STRANGER),
     ),
+    PlantedViolation(
+        _C.DANGLING_LABEL,
+        ("labels label=tag:x job=99",),
+        None,
+        lambda v: v.insert("outlast_labels", label="tag:x", job=STRANGER),
+    ),
+    PlantedViolation(
+        _C.LABEL_MISMATCH,
+        ("jobs seq=3", "labels label=tag:x job=3"),
+        QUEUED,
+        lambda v: v.insert("outlast_labels", label="tag:x", job=QUEUED),
+    ),
+    PlantedViolation(
+        _C.LABEL_MISMATCH,
+        ("jobs seq=3", "labels label=meta.n:1.5 job=3", "labels label=tag:x job=3"),
+        QUEUED,
+        execute(
+            """UPDATE outlast_jobs SET metadata='{"tags":["x"],"meta":{"n":1.5}}' WHERE seq=3"""
+        ),
+    ),
+    PlantedViolation(
+        _C.METADATA_INVALID,
+        ("jobs seq=3",),
+        QUEUED,
+        execute("""UPDATE outlast_jobs SET metadata='{"tags":"x"}' WHERE seq=3"""),
+    ),
     PlantedViolation(_C.DANGLING_KEY, ("keys scope=active key=x",), None, _key("active", None)),
     PlantedViolation(
         _C.KEY_NOT_HELD,

@@ -11,6 +11,19 @@ from worker_helpers import SOON, all_slots_work, query, quick, statuses
 from outlast import Backoff, InvalidType, Run, State
 
 
+@pytest.fixture
+async def app(path):
+    """Its workers give up jobs at once whose params they cannot read."""
+    async with quick(path, max_unfit="0s") as app:
+        yield app
+
+
+@pytest.fixture
+async def rival(path, app):
+    async with quick(path, max_unfit="0s") as other:
+        yield other
+
+
 def set_params(path, handle, text):
     query(path, "UPDATE outlast_jobs SET params = ? WHERE id = ?", text, handle.id)
 
@@ -31,7 +44,8 @@ async def test_params_that_no_longer_fit_close_the_job_with_the_reason(app, riva
         job = await handle.wait(SOON)
 
         assert await all_slots_work(rival)
-    assert job.state is (State.FAILED if delivery == "once" else State.DEAD_LETTER)
+    assert job.state is (State.SKIPPED if delivery == "once" else State.DEAD_LETTER)
+    assert job.reason == "unfit_params"
     assert (job.id, calls) == (handle.id, [])
     [run] = await app.runs(handle.id)
     assert 'params of "send" refused: field "number"' in run.error
@@ -62,7 +76,8 @@ async def test_params_edited_by_hand_close_their_jobs_and_nothing_else(app, path
         ends = [await handle.wait(SOON) for handle in handles]
 
         assert await all_slots_work(app)
-    assert [(job.state, job.reason) for job in ends] == [("dead_letter", "permanent")] * len(EDITED)
+    expected = ("dead_letter", "unfit_params")
+    assert [(job.state, job.reason) for job in ends] == [expected] * len(EDITED)
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("x"), SystemExit(1)])

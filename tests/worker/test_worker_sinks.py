@@ -11,7 +11,7 @@ import executor_app
 import pytest
 from executor_helpers import LONG
 from pydantic import AfterValidator
-from worker_helpers import AT_ONCE, SOON, all_slots_work, query, statuses, take_away
+from worker_helpers import AT_ONCE, SOON, all_slots_work, query, quick, statuses, take_away
 
 from outlast import Backoff, Command, Failure, InvalidType, Outlast, RetryAfter, Run, Snooze, State
 from outlast.worker import failure_reporter
@@ -164,8 +164,9 @@ async def test_a_handler_in_a_process_of_its_own_is_told_alike(
 
 
 async def test_stored_params_that_no_longer_fit_are_told_and_logged(
-    path, app: Outlast, rival: Outlast, caplog
+    path, app: Outlast, caplog
 ) -> None:
+    rival = quick(path, max_unfit="0s")
     reported = rival.on_failure(Reported())
 
     @app.job(name="door")
@@ -175,11 +176,11 @@ async def test_stored_params_that_no_longer_fit_are_told_and_logged(
     def as_it_is(secret: Annotated[str, AfterValidator(refuse)]) -> None: ...
 
     handle = await as_it_was.enqueue("an old one")
-    async with rival.worker():
+    async with rival, rival.worker():
         await handle.wait(SOON)
 
     [failure] = reported
-    assert (failure.error, failure.state) == ("InvalidParams", State.DEAD_LETTER)
+    assert (failure.error, failure.state) == ("UnfitParams", State.DEAD_LETTER)
     assert "an old one" not in str(failure)
     lines = [record for record in caplog.records if record.message.startswith("job_error")]
     assert len(lines) == 1

@@ -201,7 +201,7 @@ class Shaky:
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)
-        if name not in {"claim", "apply", "renew", "expired_leases", "add"}:
+        if name not in {"claim", "apply", "renew", "expired_leases", "add", "refusals"}:
             return verb
 
         async def perhaps(*args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ import click
 from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
 from outlast.cli.output import CommandOutput
-from outlast.cli.target import Target, find
+from outlast.cli.target import Target, find, find_both
 from outlast.core.address import shown_address
 from outlast.core.printable import printable
 from outlast.errors import (
@@ -81,6 +81,9 @@ class CommandContext:
         self.where = where
         self.out = out
         self.app: Outlast = _app(where)
+        self.registry = self.app.registry
+        if where.app is not None and where.url is not None and where.url.source == "--url":
+            self.app = Outlast(where.url.value)  # of the app only the code is used
 
     @property
     def target_option(self) -> str:
@@ -125,7 +128,7 @@ Step = Callable[..., Awaitable[int | None]]
 
 
 def command(
-    name: str, *, creates: bool = False, needs_store: bool = True
+    name: str, *, creates: bool = False, needs_store: bool = True, takes_both: bool = False
 ) -> Callable[[Step], click.Command]:
     """Make a click command out of `async def step(ctx, **options)`.
 
@@ -133,6 +136,7 @@ def command(
         name: Name of the command.
         creates: The command may create the store. Otherwise a missing store is an error.
         needs_store: If False, the command of an app also runs while there is no store.
+        takes_both: The command takes the code of `--app` and the store of `--url` together.
     """
 
     def decorate(step: Step) -> click.Command:
@@ -141,9 +145,8 @@ def command(
             app: str | None, url: str | None, as_json: bool, plain: bool, **options: Any
         ) -> None:
             with exit_on_error():
-                ctx = CommandContext(
-                    find(app, url).enter(), CommandOutput(as_json=as_json, plain=plain)
-                )
+                where = find_both(app, url) if takes_both else find(app, url)
+                ctx = CommandContext(where.enter(), CommandOutput(as_json=as_json, plain=plain))
                 sys.exit(
                     asyncio.run(_at(ctx, step, options, creates=creates, needs_store=needs_store))
                     or Exit.OK

@@ -15,13 +15,23 @@ from outlast.core.declaration import UNDECLARED_AFTER, Declarations
 from outlast.core.duration import format_exact, format_short
 from outlast.core.overview import Overview
 from outlast.core.schedule import UNDECLARED, Schedule
+from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
-from outlast.jobs.explanation import judged
+from outlast.jobs.explanation import judged, refusals_of
 from outlast.scheduler.declaration_check import read_declarations
+from outlast.store.contract.jobs import Filter
 
 DAY: Final = timedelta(days=1)
 MAX_SKEW: Final = timedelta(seconds=1)
 """Difference to the clock of the store above which the check warns."""
+
+REFUSABLE: Final = [
+    Filter(states=frozenset({state})) for state in (State.RETRY_WAIT, State.SCHEDULED, State.QUEUED)
+]
+"""Where refused jobs wait."""
+
+MAX_LOOKED_AT: Final = 200
+"""Jobs of a waiting state, the newest, in which the check looks for refusals."""
 
 MAX_KEPT_JOBS: Final = 10_000_000
 """Number of retained jobs above which the check warns."""
@@ -185,6 +195,22 @@ def _undeclared(schedule: Schedule, declarations: Declarations) -> str | None:
     return f"is declared by no live worker for {span}; after {limit} it is disabled"
 
 
+async def _refused(context: CheckContext) -> AsyncIterator[Finding]:
+    """Warn of jobs whose params fit the code of no worker that has claimed them."""
+    store = context.ctx.app.store
+    pages = [await store.find(what, limit=MAX_LOOKED_AT) for what in REFUSABLE]
+    waiting = [job for page in pages for job in page]
+    found = await refusals_of(store, waiting)
+    for kind in sorted({job.type for job in waiting if job.id in found}):
+        ids = [job.id for job in waiting if job.type == kind and job.id in found]
+        jobs, one = count(len(ids), "job"), found[ids[0]].text
+        text = f'type "{kind}": {jobs} with params that no worker could read; one was {one}'
+        fix = f"deploy code that reads them, see `outlast explain {ids[0]}`"
+        yield Finding("Params", "warn", text, fix)
+    if not found:
+        yield Finding("Params", "ok", "no waiting job is refused by workers")
+
+
 async def _growth(context: CheckContext) -> AsyncIterator[Finding]:
     kept = context.ctx.app.settings.retention
     a_day = sum(context.overview.ended.values())
@@ -213,5 +239,6 @@ async def _failures(context: CheckContext) -> AsyncIterator[Finding]:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    _settings, _store, _clock, _code, _workers, _leases, _pauses, _schedules, _failures, _growth,
+    _settings, _store, _clock, _code, _workers, _leases, _pauses, _schedules, _failures, _refused,
+    _growth,
 )  # fmt: skip

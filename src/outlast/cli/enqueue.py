@@ -52,6 +52,22 @@ POLLS_PER_EXPLANATION = 5
 @click.option("--queue", help="Queue, instead of the type's own.")
 @CREATE
 @click.option("--priority", type=int, help="Priority, instead of the type's own.")
+@click.option("--tag", "tags", multiple=True, help="Tag to find the job by; may be repeated.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    callback=values.pairs,
+    metavar="NAME=TEXT",
+    help="Header for middleware and other programs; may be repeated.",
+)
+@click.option(
+    "--meta",
+    callback=values.json_pairs,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Meta value to find the job by, JSON or text, such as tenant=acme; may be repeated.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the end, show progress, exit 1 on failure.")
 @click.option(
     "--timeout",

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from outlast.core.duration import parse_duration
 from outlast.core.job import Job
+from outlast.core.metadata import meta_label, tag_label
 from outlast.core.state import State
 from outlast.core.suggestion import did_you_mean
 from outlast.errors import InvalidArgument
@@ -25,7 +26,19 @@ ALIASES: Final = {
 SHOWN_STATES: Final = frozenset(State) - {State.NEW}
 """States that a message suggests: no job that a user can enqueue is ever `new`."""
 
-KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "params.<name>", "error")
+KEYS: Final = (
+    "state",
+    "type",
+    "queue",
+    "key",
+    "group",
+    "id",
+    "since",
+    "tag",
+    "meta.<name>",
+    "params.<name>",
+    "error",
+)
 _WORD = re.compile(r"(?P<key>[a-z]+(?:\.[A-Za-z0-9_.-]+)?)[:=](?P<value>.*)", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 
@@ -89,6 +102,10 @@ def _add(wanted: JobFilter, key: str, value: str, now: datetime) -> None:
             wanted.id_like = value
         case ["since"]:
             wanted.since = now - _duration(value)
+            wanted.store = _with(wanted.store, since=wanted.since)
+        case ["tag"] | ["meta", _]:
+            label = tag_label(value) if key == "tag" else meta_label(key[len("meta.") :], value)
+            wanted.store = _with(wanted.store, labels=wanted.store.labels | {label})
         case ["params", name]:
             wanted.params[name] = value
         case ["error"]:

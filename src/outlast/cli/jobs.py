@@ -13,6 +13,8 @@ from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.job import Job
 from outlast.core.overview import JobCounts
+from outlast.core.refusals import Refusals
+from outlast.jobs.explanation import refusals_of
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "NOTE")
 
@@ -26,8 +28,8 @@ async def jobs_command(
 ) -> None:
     """List jobs, newest first; FILTERS such as state:dead_letter type:mail.* since:2h.
 
-    Keys: state type queue key group id since params.NAME error. A state is the name of a state,
-    several separated by commas, or one of waiting, open, dead, done.
+    Keys: state type queue key group id since tag meta.NAME params.NAME error. A state is the name
+    of a state, several separated by commas, or one of waiting, open, dead, done.
     """
     now = SystemClock().now()
     wanted = parse(filters, now=now)
@@ -43,7 +45,8 @@ async def jobs_command(
         for job in found:
             ctx.out.record(job)
         return
-    ctx.out.table(COLUMNS, [_row(job, now, ctx.retention) for job in found])
+    refused = await refusals_of(ctx.app.store, found)
+    ctx.out.table(COLUMNS, [_row(job, now, ctx.retention, refused.get(job.id)) for job in found])
     if len(found) == limit:
         ctx.out.message(f"showing the newest {limit}; use -n for more")
     elif not found:
@@ -68,8 +71,13 @@ async def _count_by_state(ctx: CommandContext, wanted: JobFilter | None) -> JobC
     return JobCounts(Counter([(job.queue, job.state) async for job in jobs]))
 
 
-def _row(job: Job, now: datetime, retention: timedelta | None) -> tuple[str, ...]:
+def _row(
+    job: Job, now: datetime, retention: timedelta | None, refusals: Refusals | None
+) -> tuple[str, ...]:
+    note = status_note(job, now, retention)
+    if refusals is not None:
+        note = f"{note}, {refusals.text}".removeprefix(", ")
     return (
         job.id, job.type, job.queue, job.state, str(job.priority),
-        f"{ago(job.created_at, now)} ago", status_note(job, now, retention),
+        f"{ago(job.created_at, now)} ago", note,
     )  # fmt: skip

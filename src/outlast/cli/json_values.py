@@ -10,8 +10,9 @@ from typing import Any, Final
 from outlast.core.failure import split_error
 from outlast.core.job import Job
 from outlast.core.limits import MAX_DEPTH
+from outlast.core.metadata import from_text, is_sound
 from outlast.core.run import RunRecord
-from outlast.core.schedule import Plan
+from outlast.core.schedule import JobBlueprint, Plan
 from outlast.core.template import Template
 from outlast.jobs.payload_limits import MAX_DIGITS
 
@@ -76,7 +77,9 @@ def error_value(text: str | None) -> Any:
 
 _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
     (Job, "params"): stored_json,
+    (Job, "metadata"): stored_json,
     (Job, "progress"): stored_json,
+    (JobBlueprint, "metadata"): stored_json,
     (RunRecord, "error"): error_value,
     (RunRecord, "params_snapshot"): stored_json,
     (RunRecord, "progress"): stored_json,
@@ -89,6 +92,9 @@ _CONVERTERS: Final[Mapping[tuple[type, str], Callable[[str | None], Any]]] = {
 
 def _record(value: Any) -> dict[str, Any]:
     found = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Job | JobBlueprint) and is_sound(value.metadata):
+        parts = from_text(found.pop("metadata"))
+        found |= {"headers": parts.headers, "tags": parts.tags, "meta": parts.meta}
     converted = {name: _converter(value, name)(each) for name, each in found.items()}
     texts = [name for name in found if _converter(value, name) is stored_json]
     unreadable = [name for name in texts if is_unreadable(found[name])]

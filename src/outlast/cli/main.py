@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "workers": Subcommand("workers", "workers_command", "List the workers."),
     "health": Subcommand("health", "health_command", "Ask a worker whether it is ready."),
     "top": Subcommand("top", "top_command", "Watch queues and running jobs live."),
+    "check": Subcommand("check", "check_command", "Try waiting work against new code."),
     "doctor": Subcommand("doctor", "doctor_command", "Run health checks."),
     "verify": Subcommand("verify", "verify_command", "Check every job against the invariants."),
     "completion": Subcommand("completion", "completion_command", "Print shell completion."),

@@ -21,10 +21,11 @@ from outlast.core.event import EventRecord
 from outlast.core.failure import split_error
 from outlast.core.job import Job
 from outlast.core.progress import describe_progress
+from outlast.core.refusals import Refusals
 from outlast.core.run import RunRecord, loss_text
 from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidArgument
-from outlast.jobs.explanation import judged
+from outlast.jobs.explanation import judged, refusals_of
 from outlast.store.contract.jobs import Filter
 
 PARAMS_SHOWN: Final = 2000
@@ -42,10 +43,12 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
     store = ctx.app.store
     runs, events = await store.runs(job.id), await store.events(job.id)
     chain = await store.chain(job.id)
+    refusals = (await refusals_of(store, [job])).get(job.id)
     if ctx.out.as_json:
-        ctx.out.record(_to_record(ctx, job, runs, events, chain))
+        ctx.out.record({**_to_record(ctx, job, runs, events, chain), "refusals": refusals})
         return
-    _head(ctx, job, runs, chain[-1] if chain else job, await _worker_note(ctx, job))
+    last, worker = chain[-1] if chain else job, await _worker_note(ctx, job)
+    _head(ctx, job, runs, last, worker, refusals)
     _result(ctx, job, runs)
     _table(ctx, "runs", (">TOKEN", "STATUS", "STARTED", "TOOK", "ON", "WHY"), map(_run, runs))
     _table(ctx, "events", ("AT", "KIND", "REASON"), map(_event, events))
@@ -119,7 +122,12 @@ async def _worker_note(ctx: CommandContext, job: Job) -> str | None:
 
 
 def _head(
-    ctx: CommandContext, job: Job, runs: list[RunRecord], last: Job, worker: str | None
+    ctx: CommandContext,
+    job: Job,
+    runs: list[RunRecord],
+    last: Job,
+    worker: str | None,
+    refusals: Refusals | None,
 ) -> None:
     now = SystemClock().now()
     ctx.out.line(f"{job.type}  {job.id}  {job.state}  {status_note(job, now)}".rstrip())
@@ -130,8 +138,10 @@ def _head(
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
         "worker": worker,
+        "unfit": None if refusals is None else refusals.text,
         "params": _mark(job.params) + job.params[:PARAMS_SHOWN],
         "group": job.group_id,
+        **_metadata(job),
         "template": job.template_id,
         "progress": None if progress is None else describe_progress(progress),
         "kept": kept_note(last, ctx.retention) if ctx.knows_types else None,
@@ -139,6 +149,15 @@ def _head(
     for name, value in facts.items():
         if value is not None:
             ctx.out.line(f"  {name:<9} {value}")
+
+
+def _metadata(job: Job) -> dict[str, str]:
+    """Return the parts of the metadata that the job has; the stored text if it cannot be read."""
+    try:
+        parts = {"tags": job.tags, "headers": job.headers, "meta": job.meta}
+    except InvalidArgument:
+        return {"metadata": f"(not readable) {job.metadata}"}
+    return {name: json.dumps(part, ensure_ascii=False) for name, part in parts.items() if part}
 
 
 def _result(ctx: CommandContext, job: Job, runs: list[RunRecord]) -> None:

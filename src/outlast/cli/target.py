@@ -3,7 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,11 @@ def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Tar
             "app; write module:attribute, or set OUTLAST_URL to the URL of a store"
         )
     return found
+
+
+def find_both(app: str | None, url: str | None) -> Target:
+    """Resolve an app as `find` does, and with it the store of `--url`, if that is given."""
+    return replace(find(app, None), url=_given(url, "--url"))
 
 
 def _find(app: str | None, url: str | None, start: Path) -> Target:

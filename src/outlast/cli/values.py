@@ -1,6 +1,9 @@
-"""Callbacks of options that take a duration or a time; their errors show what to write."""
+"""Callbacks of options with values of a form; their errors show what to write."""
 
+import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import click
 
@@ -31,3 +34,31 @@ def time(_: click.Context, __: click.Parameter, value: str | None) -> datetime |
     if at.tzinfo is None:
         raise click.BadParameter(f"{value!r} has no time zone; write {value}Z or {value}+02:00")
     return at
+
+
+def pairs(_: click.Context, __: click.Parameter, value: Sequence[str]) -> dict[str, str] | None:
+    """Parse words such as `name=text`; None without any."""
+    found: dict[str, str] = {}
+    for word in value:
+        name, mark, text = word.partition("=")
+        if not (name and mark):
+            raise click.BadParameter(f"{word!r:.60} has no name; write name=text")
+        if name in found:
+            raise click.BadParameter(f"{name!r:.60} was given twice; give it once")
+        found[name] = text
+    return found or None
+
+
+def json_pairs(
+    context: click.Context, option: click.Parameter, value: Sequence[str]
+) -> dict[str, Any] | None:
+    """Parse words such as `name=3`, whose value is JSON or else text; None without any."""
+    named = pairs(context, option, value)
+    return named and {name: _json_or_text(text) for name, text in named.items()}
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -113,6 +113,7 @@ class Change:
         run_id: With the guard DETACHED: id of a run to record as ended, under the next token.
         edit: With the guard STATE: the edit of a waiting job.
         place: With the guard STATE: the new position of a waiting job.
+        detail: Detail of the event; None: the error, unless the run failed and so keeps it.
     """
 
     job_id: JobId
@@ -132,6 +133,13 @@ class Change:
     run_id: RunId | None = None
     edit: JobEdit | None = None
     place: MoveTo | None = None
+    detail: str | None = None
+
+    @property
+    def event_detail(self) -> str | None:
+        """Detail of the event of this change; the error of a failed run is in its record."""
+        has_error = self.detail is None and self.move.run is not RunStatus.FAILED
+        return self.error if has_error else self.detail
 
     @property
     def reason_code(self) -> str | None:

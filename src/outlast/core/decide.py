@@ -15,6 +15,7 @@ from outlast.core.change import SUCCESS, Change, Guard, JobView, Successor, Tran
 from outlast.core.delivery import Delivery, OnFailure, OnLoss
 from outlast.core.event import ZERO, Event, EventKind
 from outlast.core.ids import JobId, RunId
+from outlast.core.refusals import UNFIT, delay_after, refusal_detail
 from outlast.core.retry import attempts_exhausted
 from outlast.core.state import WAITING, Loss, RunStatus, State
 from outlast.errors import TransitionRefused
@@ -49,6 +50,25 @@ def decide(job: JobView, event: Event, *, new_id: Callable[[], JobId]) -> Change
 def succeed(job_id: JobId, token: int, result: str | None) -> Change:
     """Return `decide(job, Succeeded(result))` for a running job, without the table lookup."""
     return Change(job_id, token, SUCCESS, result=result)
+
+
+def _on_unfit(job: JobView, event: Event, new_id: Callable[[], JobId]) -> Change:
+    """Return the refusal: the job waits or is continued, and no attempt is spent."""
+    assert isinstance(event, ev.Unfit)
+    if job.delivery.on_failure is OnFailure.CLOSE:
+        change = _close(job, State.SKIPPED, RunStatus.SKIPPED, EventKind.SKIPPED, UNFIT)
+        return replace(change, error=event.error)
+    if event.age >= event.max_unfit:
+        change = _close(job, State.DEAD_LETTER, RunStatus.FAILED, EventKind.DEAD_LETTER, UNFIT)
+        return replace(change, error=event.error, failures=job.failures + 1)
+    count = 1 if event.before is None else event.before.count + 1
+    delay = min(delay_after(count), event.max_unfit - event.age)
+    if job.delivery.on_failure is OnFailure.SUCCESSOR:
+        change = _close_with_successor(job, RunStatus.RELEASED, Guard.OPEN, UNFIT, delay, new_id)
+    else:
+        move = _returned(State.RETRY_WAIT, RunStatus.RELEASED, EventKind.UNFIT)
+        change = Change(job.id, job.token, move, reason=UNFIT, delay=delay)
+    return replace(change, error=event.error, detail=refusal_detail(event.before, event.worker))
 
 
 def _on_skipped(job: JobView, event: Event, _: Callable[[], JobId]) -> Change:
@@ -315,6 +335,7 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         (State.RUNNING, ev.Lost): _on_lost,
         (State.RUNNING, ev.Released): _on_released,
         (State.RUNNING, ev.Snoozed): _on_snoozed,
+        (State.RUNNING, ev.Unfit): _on_unfit,
         (State.RUNNING, ev.CancelRequested): _cancel_running,
         **{(state, ev.CancelRequested): _cancel_waiting for state in WAITING},
         (State.RUNNING, ev.GroupStopped): _group_stopped_running,

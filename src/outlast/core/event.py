@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from outlast.core.ids import JobId, RunId
 from outlast.core.position import JobEdit, MoveTo
+from outlast.core.refusals import Refusals
 from outlast.core.state import Loss, RunStatus
 
 ZERO = timedelta(0)
@@ -55,6 +56,21 @@ class Snoozed:
 
     delay: timedelta
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """The params do not fit the code of the worker that claimed it.
+
+    `before` are the refusals in a row before this one, and `age` is how long ago the first was. A
+    job that was refused for `max_unfit` is given up.
+    """
+
+    error: str
+    worker: str
+    max_unfit: timedelta
+    before: Refusals | None = None
+    age: timedelta = ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +178,7 @@ Event = (
     | Lost
     | Released
     | Snoozed
+    | Unfit
     | Skipped
     | Stopped
     | CancelRequested
@@ -188,6 +205,7 @@ class EventKind(StrEnum):
     REQUEUED = "requeued"  # lost, back at its position
     RELEASED = "released"  # released unfinished
     SNOOZED = "snoozed"  # asked to run again later
+    UNFIT = "unfit"  # refused: its params do not fit the worker's code; the detail counts
     SKIPPED = "skipped"  # nothing to do
     CANCEL_REQUESTED = "cancel_requested"  # asked to stop while running
     CANCELLED = "cancelled"  # will not run, or stopped

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from shlex import quote
 from typing import Final
@@ -14,6 +14,7 @@ from outlast.core.job import Job
 from outlast.core.printable import printable
 from outlast.core.progress import describe_progress
 from outlast.core.queue import Pause
+from outlast.core.refusals import MAX_UNFIT, Refusals
 from outlast.core.reservation import Reservation
 from outlast.core.state import WAITING, State
 from outlast.core.transfer_status import OPEN, TransferStage, TransferStatus
@@ -31,6 +32,7 @@ class GateCode(StrEnum):
     RUNNING = "running"  # a worker holds its lease
     TRANSFER = "transfer"  # the store accepts no claims during `outlast db copy`
     BLOCKED = "blocked"  # an earlier member of its group has not ended
+    PARAMS = "params"  # workers refused it: its params do not fit their code
     DUE = "due"  # its due time is in the future
     DEADLINE = "deadline"  # its start deadline has passed
     PAUSED = "paused"  # its queue is paused
@@ -73,6 +75,8 @@ class WaitFacts:
     is_holder_dead: bool = False  # it runs, and the process of its lease holder is dead
     run_started_at: datetime | None = None  # of its open run
     successor: JobId | None = None  # the job that retries it, if it has ended
+    refusals: Refusals | None = None  # in a row, up to now
+    max_unfit: timedelta = MAX_UNFIT  # setting of the app that asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +169,8 @@ def _gates(facts: WaitFacts) -> Iterator[Gate]:
     if facts.transfer.stage is not TransferStage.OPEN:
         yield _transfer(facts.transfer)
     yield _blocked(facts)
+    if facts.refusals is not None:
+        yield _refused(facts.refusals, facts.max_unfit)
     yield _due(facts)
     if job.start_deadline is not None and not job.token:
         yield _deadline(facts, job.start_deadline)
@@ -248,6 +254,12 @@ def _blocked(facts: WaitFacts) -> Gate:
     return _shut(
         GateCode.BLOCKED, text, holder=facts.member.id, clears=f"job {facts.member.id} ends"
     )
+
+
+def _refused(refusals: Refusals, max_unfit: timedelta) -> Gate:
+    clears = "a worker whose code its params fit claims it; `outlast check` tries them on new code"
+    text, last = refusals.end_text(max_unfit), refusals.workers[-1]
+    return _shut(GateCode.PARAMS, text, holder=last, clears=clears)
 
 
 def _due(facts: WaitFacts) -> Gate:

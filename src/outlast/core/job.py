@@ -1,10 +1,13 @@
 """Jobs: what was requested, and the state of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
+from outlast.core.metadata import from_text
 from outlast.core.state import FINAL, State
 
 
@@ -51,6 +54,7 @@ class NewJob:
     template_at: datetime | None = None  # when the used version of the template was written
     schedule_id: str | None = None
     retry_of: JobId | None = None
+    metadata: str | None = None  # headers, tags and meta as stored text; see core/metadata.py
 
     @property
     def is_plain(self) -> bool:
@@ -103,11 +107,27 @@ class Job:
     finished_at: datetime | None
     progress: str | None = None  # JSON: last progress of the open run
     active_key: str | None = None  # as requested; its chain holds it until the chain ends
+    metadata: str | None = None  # JSON: headers, tags and meta; None if it has none
 
     @property
     def queued_at(self) -> datetime:
         """When the job was accepted into its queue: its creation time."""
         return self.created_at
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers given at the enqueue; empty if there are none."""
+        return from_text(self.metadata).headers
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags given at the enqueue; empty if there are none."""
+        return from_text(self.metadata).tags
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Meta given at the enqueue; empty if there is none."""
+        return from_text(self.metadata).meta
 
     @property
     def is_final(self) -> bool:

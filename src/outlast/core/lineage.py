@@ -105,5 +105,6 @@ def retry_copy(job: Job, new_id: JobId) -> NewJob:
         template_at=job.template_at,
         schedule_id=job.schedule_id,
         active_key=job.active_key,
+        metadata=job.metadata,
         retry_of=job.id,
     )

@@ -62,6 +62,7 @@ class Claim:
     max_attempts: int | None
     cancel_requested: bool = False
     slot_at: datetime | None = None  # time of its schedule slot
+    metadata: str | None = None  # JSON: headers, tags and meta of the job
 
     @property
     def id(self) -> JobId:

@@ -98,6 +98,7 @@ class JobBlueprint:
     queue: str
     priority: int
     max_attempts: int | None
+    metadata: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

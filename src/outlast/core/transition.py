@@ -26,6 +26,7 @@ from outlast.core.limits import (
     is_storable,
     is_text,
 )
+from outlast.core.metadata import check_metadata
 from outlast.core.position import JobEdit
 from outlast.core.retry import attempts_exhausted
 from outlast.core.run import UNKNOWN_HOLDER, Claim, LeaseHolder, RunRecord
@@ -66,6 +67,8 @@ def check_new_job(new: NewJob) -> None:
     if new.slot is not None:
         check_name(new.slot.series, what="series")
     check_dedupe_key(new)
+    if new.metadata is not None:
+        check_metadata(new.metadata)
     if new.active_key is not None:
         check_key(new.active_key, what="active_key")
 
@@ -132,6 +135,7 @@ def to_job(
         started_at=None,
         finished_at=None,
         active_key=new.active_key,
+        metadata=new.metadata,
     )
 
 
@@ -140,6 +144,7 @@ def is_storable_change(change: Change) -> bool:
     path = change.log_path
     return (
         is_text(change.error, MAX_ERROR)
+        and is_text(change.detail, MAX_ERROR)
         and (change.result is None or is_json(change.result, MAX_PAYLOAD))
         and (path is None or (is_storable(path) and 0 < len(path) <= MAX_PATH))
         and MIN_EXIT_CODE <= (change.exit_code or 0) <= MAX_EXIT_CODE
@@ -250,6 +255,7 @@ def to_claim(job: Job, run_id: RunId) -> Claim:
         losses=job.losses,
         max_attempts=job.max_attempts,
         slot_at=job.slot_at,
+        metadata=job.metadata,
     )
 
 

@@ -203,7 +203,7 @@ class Client:
             async with asyncio.timeout(EXPLAIN_TIMEOUT_S):
                 store = await self.store()
                 last = await last_of_chain(store, await find(store, job_id))
-                found = await explain_job(store, last.id)
+                found = await explain_job(store, last.id, max_unfit=self.settings.max_unfit)
                 return "" if found is None else found.verdict
         return ""
 

@@ -10,7 +10,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
-from outlast.errors import InvalidParams, InvalidType, PermanentError
+from outlast.errors import InvalidParams, InvalidType, PermanentError, UnfitParams
 from outlast.jobs.payload_limits import check_params, check_value, to_text
 
 _CONFIG: Final = ConfigDict(
@@ -30,7 +30,7 @@ class Codec(Protocol):
         ...
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the params for the handler; InvalidParams if they no longer match it."""
+        """Return the params for the handler; UnfitParams if this process cannot decode them."""
         ...
 
     def partial(self) -> "ParamsCodec":
@@ -74,11 +74,11 @@ class ParamsCodec:
         return to_text(self._to_json, valid, what=self._what)
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the params for the handler; InvalidParams if they no longer match it."""
+        """Return the params for the handler; UnfitParams if this process cannot decode them."""
         try:
             params: dict[str, Any] = self._from_json(text)
         except ValidationError as error:
-            raise InvalidParams(describe_validation_error(self._what, error)) from None
+            raise unfit(self._what, error) from None
         return params
 
 
@@ -164,6 +164,19 @@ def describe_validation_error(what: str, error: ValidationError) -> str:
     lines = [_line(each["loc"], _WORDS.get(each["type"], each["msg"])) for each in found[:_SHOWN]]
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     return f"{what} refused: {'; '.join(lines)}{more}"
+
+
+def unfit(what: str, error: ValidationError) -> UnfitParams:
+    """Return the error of stored params that do not fit; `problems` quotes nothing of them.
+
+    The messages of validators may quote values, and so may the inner steps of a path.
+    """
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    problems = {
+        f'param "{str(each["loc"][0])[:128]}": {each["type"]}' if each["loc"] else each["type"]
+        for each in found
+    }
+    return UnfitParams(describe_validation_error(what, error), problems=sorted(problems)[:_SHOWN])
 
 
 def _line(path: tuple[int | str, ...], message: str) -> str:

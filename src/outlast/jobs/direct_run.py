@@ -200,7 +200,8 @@ class _DirectRun:
             await self._pause(min(deadline, extend_at))
 
     async def _blocking_gate(self, job: Job) -> str:
-        found = await explain_job(self._store, job.id)
+        limit = self._client.settings.max_unfit
+        found = await explain_job(self._store, job.id, max_unfit=limit)
         stop = None if found is None else found.stop
         return "it was about to be claimed" if stop is None else stop.text
 

@@ -1,10 +1,11 @@
 """Search of stored jobs by state, queue, type and key."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from outlast.core.job import Job
 from outlast.core.limits import check_name
+from outlast.core.metadata import labels_to_match
 from outlast.core.state import State
 from outlast.errors import InvalidArgument
 from outlast.jobs.client import Client
@@ -23,6 +24,8 @@ async def find_jobs(
     queue: str | None,
     type: str | None,  # noqa: A002 - a job's own word
     key: str | None,
+    tags: Iterable[str] | None,
+    meta: Mapping[str, Any] | None,
     limit: int,
     before: Job | None,
 ) -> list[Job]:
@@ -32,6 +35,7 @@ async def find_jobs(
         queue=None if queue is None else check_name(queue, what="queue"),
         type=None if type is None else check_name(type, what="type"),
         key=key,
+        labels=labels_to_match(tags=tags, meta=meta),
     )
     _check_limit(limit)
     store = await client.store()

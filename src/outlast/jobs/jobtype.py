@@ -1,7 +1,7 @@
 """Job type: a handler with its policy, and the typed ways to enqueue it."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar
@@ -104,6 +104,9 @@ class JobType(Generic[P, R_co]):
         max_attempts: int | None = None,
         start_within: Duration | None = None,
         group_id: str | None = None,
+        tags: Iterable[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "return",
         tx: Any = None,
         wait: Duration | None = None,
@@ -126,6 +129,9 @@ class JobType(Generic[P, R_co]):
             max_attempts: How often it is tried.
             start_within: Skip the job if it has not started by then.
             group_id: A label for filters.
+            tags: Words to find the job by, with those of the type: `["urgent"]`.
+            headers: Text for middleware and other programs, over that of the type.
+            meta: A small JSON object, over that of the type; filters match its values.
             on_conflict: What to do if the key or slot is taken: `return` that job, `skip`
                 (`enqueue_many` leaves it out), or `reject` with DuplicateJob.
             tx: Your connection to the store's database, in a transaction: the job exists when
@@ -148,6 +154,9 @@ class JobType(Generic[P, R_co]):
             max_attempts=max_attempts,
             start_within=start_within,
             group_id=group_id,
+            tags=tags,
+            headers=headers,
+            meta=meta,
         )
         if like.queue != self.policy.queue:
             self.client.on_queue(like.queue)

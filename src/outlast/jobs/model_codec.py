@@ -6,7 +6,14 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from outlast.errors import InvalidParams
-from outlast.jobs.codec import ParamsCodec, adapter, describe_validation_error, reader, writer
+from outlast.jobs.codec import (
+    ParamsCodec,
+    adapter,
+    describe_validation_error,
+    reader,
+    unfit,
+    writer,
+)
 from outlast.jobs.payload_limits import check_params, to_text
 
 PAYLOAD: Final = "payload"
@@ -56,11 +63,11 @@ class ModelCodec:
         return self._text(valid)
 
     def load(self, text: str) -> dict[str, Any]:
-        """Return the model for the handler; InvalidParams if the payload no longer matches it."""
+        """Return the model for the handler; UnfitParams if this process cannot decode it."""
         try:
             return {PAYLOAD: self._from_json(text)}
         except ValidationError as error:
-            raise InvalidParams(describe_validation_error(self._what, error)) from None
+            raise unfit(self._what, error) from None
 
     def partial(self) -> ParamsCodec:
         """Return a codec of any part of the fields; each is validated by itself.
@@ -78,7 +85,10 @@ class ModelCodec:
     def _text(self, model: BaseModel) -> str:
         check_params(vars(model), what=self._what)
         text = to_text(self._to_json, model, what=self._what)
-        self.load(text)  # a model may have been changed without validation
+        try:
+            self._from_json(text)  # a model may have been changed without validation
+        except ValidationError as error:
+            raise InvalidParams(describe_validation_error(self._what, error)) from None
         return text
 
     def _check_names(self, params: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Options of one enqueue, validated and turned into a NewJob."""
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -8,6 +9,7 @@ from outlast.core.duration import Duration, parse_duration
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
+from outlast.core.metadata import extended
 from outlast.core.retry import MAX_ATTEMPTS
 from outlast.errors import InvalidArgument, InvalidJob
 from outlast.jobs.policy import Policy
@@ -34,6 +36,9 @@ def new_job(
     max_attempts: int | None = None,
     start_within: Duration | None = None,
     group_id: str | None = None,
+    tags: Iterable[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    meta: Mapping[str, Any] | None = None,
 ) -> NewJob:
     """Return a job of that type without id and params; `JobFactory` fills these in.
 
@@ -57,6 +62,7 @@ def new_job(
             key=_key(key, bucket),
             active_key=None if active_key is None else check_key(active_key, what="active_key"),
             group_id=None if group_id is None else check_key(group_id, what="group_id"),
+            metadata=extended(policy.metadata, headers=headers, tags=tags, meta=meta),
         )
     except InvalidArgument as error:
         raise InvalidJob(str(error)) from error

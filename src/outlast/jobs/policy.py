@@ -1,20 +1,30 @@
 """Policy of a job type: delivery, retry, queue, priority, executor and error classes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from outlast.core.classify import Classifier, ErrorClass
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
+from outlast.core.metadata import extended
 from outlast.core.retry import Backoff, Delays, as_backoff
 from outlast.errors import InvalidArgument, InvalidType
 
 DeliveryName = Literal["lease", "linked", "once"]
 VerdictName = Literal["transient", "permanent"]
 ErrorNames = Mapping[type[BaseException], VerdictName]
+
+
+class MetadataOptions(TypedDict, total=False):
+    """Metadata of the jobs of a type, which `JobType.options` extends."""
+
+    tags: Iterable[str] | None
+    headers: Mapping[str, str] | None
+    meta: Mapping[str, Any] | None
+
 
 _NO_RETRY: Final = Backoff(1)
 
@@ -34,6 +44,7 @@ class Policy:
     priority: int = 0
     max_runtime: timedelta | None = None
     executor: str | None = None
+    metadata: str | None = None  # headers, tags and meta of its jobs, as stored text
 
     @classmethod
     def new(
@@ -48,6 +59,7 @@ class Policy:
         executor: str | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
+        **metadata: Unpack[MetadataOptions],
     ) -> "Policy":
         """Return a validated policy; InvalidType names the setting that cannot be used."""
         try:
@@ -66,6 +78,7 @@ class Policy:
                 priority=check_priority(priority),
                 max_runtime=_runtime(max_runtime),
                 executor=executor,
+                metadata=extended(None, **metadata),
             )
         except InvalidType:
             raise

@@ -2,7 +2,7 @@
 
 import builtins
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -46,6 +46,9 @@ class TemplateOptions(TypedDict, total=False):
     max_attempts: int | None
     start_within: Duration | None
     group_id: str | None
+    tags: Iterable[str] | None
+    headers: Mapping[str, str] | None
+    meta: Mapping[str, Any] | None
     on_conflict: OnConflict
     tx: Any
 
@@ -178,6 +181,7 @@ def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
         queue=policy.queue,
         priority=policy.priority,
         max_attempts=policy.retry.max_attempts,
+        metadata=policy.metadata,
     )
 
 

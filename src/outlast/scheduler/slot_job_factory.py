@@ -70,6 +70,7 @@ class SlotJobFactory:
             template_id=None if template_value is None else template_value.id,
             template_at=None if template_value is None else template_value.updated_at,
             schedule_id=schedule.id,
+            metadata=blueprint.metadata,
         )
 
     def job(

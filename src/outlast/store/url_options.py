@@ -52,15 +52,16 @@ def read_seconds(options: Mapping[str, str], name: str, *, where: str, default: 
 
 
 def read_count(
-    options: Mapping[str, str], name: str, *, where: str, default: int, most: int
+    options: Mapping[str, str], name: str, *, where: str, default: int, most: int, least: int = 1
 ) -> int:
-    """Return the option as a whole number; raises ConfigurationError unless it is 1 to `most`."""
+    """Return the option as a whole number from `least` to `most`; or raise ConfigurationError."""
     text = options.get(name)
     if text is None:
         return default
-    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= most:
+    if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
         raise ConfigurationError(
-            f"{where}: {name} is {text!r:.80}; write a whole number from 1 to {most}: {name}=8"
+            f"{where}: {name} is {text!r:.80}; write a whole number from {least} to {most}: "
+            f"{name}={max(least, 8)}"
         )
     return int(text)
 

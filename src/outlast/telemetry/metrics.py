@@ -55,6 +55,8 @@ def samples(event: TelemetryEvent) -> Iterator[Sample]:
             yield _seconds("run_duration_seconds", fields, "type", of="duration_seconds")
         case "job_error":
             yield _count("run_errors_total", fields, "type", "error")
+        case "job_unfit":
+            yield _count("runs_refused_total", fields, "type", "to")
         case "job_lost":
             yield _count("runs_lost_total", fields, "reason")
         case "late_write_refused":

@@ -52,4 +52,5 @@ def _claim(kind: JobType[..., Any], params: str, ids: Ids) -> Claim:
         failures=0,
         losses=0,
         max_attempts=kind.retry.max_attempts,
+        metadata=kind.policy.metadata,
     )

@@ -13,6 +13,7 @@ from typing import Any, Final, overload
 from outlast.app import Outlast
 from outlast.config import check_count
 from outlast.core.decide import Change
+from outlast.core.event import Unfit
 from outlast.core.ids import Ids
 from outlast.core.job import Job
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
@@ -98,7 +99,8 @@ class Drainer:
         self.context: Any = NO_CONTEXT
         self._store = store
         self._registry = _in_this_process(app.registry)
-        self._settings = app.settings.with_(prefetch=0, logs=logs)
+        # A test has one version of the code: params that do not fit it are an error at once.
+        self._settings = app.settings.with_(prefetch=0, logs=logs, max_unfit="0s")
         self._ids = ids
         self._witness = _RecordingJudge(ids.job, _max_jitter)
         self._ran: list[DrainedRun] = []
@@ -199,9 +201,9 @@ class _RecordingJudge(OutcomeJudge):
         self.errors[active.claim.lease] = error
         return super().raised(active, error)
 
-    def invalid_params(self, claim: Claim, error: BaseException) -> Change:
+    def refused(self, claim: Claim, event: Unfit, error: BaseException) -> Change:
         self.errors[claim.lease] = error
-        return super().invalid_params(claim, error)
+        return super().refused(claim, event, error)
 
 
 class _RecordingLeaseTable(InMemoryLeaseTable):

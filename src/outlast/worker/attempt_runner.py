@@ -12,7 +12,7 @@ from outlast.core.event import Lost
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
 from outlast.core.state import Loss, RunStatus
-from outlast.errors import OperatorError, OutlastError
+from outlast.errors import OperatorError, OutlastError, TypeNotFound
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.registry import Registry
 from outlast.run_context import NO_CONTEXT, Begin, WorkerRun
@@ -22,12 +22,22 @@ from outlast.worker.executors.base import Executor
 from outlast.worker.executors.coroutine import ImmediateResult, clear_cancellation
 from outlast.worker.lease_table import LeaseTable
 from outlast.worker.progress_reporter import ProgressReporter
-from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describe_error
+from outlast.worker.run_outcome import (
+    ActiveRun,
+    AnyType,
+    OutcomeJudge,
+    RemoteError,
+    describe_error,
+)
 
 log = logging.getLogger("outlast.worker")
 
 COMMITTED_STATUSES = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
 """Run statuses that commit the run's transaction; every other status rolls it back."""
+
+
+Refuse = Callable[[Claim, BaseException], Awaitable[Change]]
+"""Decides the change of a claim whose params do not fit this worker's code."""
 
 
 class AttemptRunner:
@@ -48,6 +58,7 @@ class AttemptRunner:
         leases: LeaseTable,
         reporter: ProgressReporter | None,
         is_torn_down: Callable[[], bool],
+        refuse: Refuse,
         context: Any = NO_CONTEXT,
     ) -> None:
         self._registry = registry
@@ -59,6 +70,7 @@ class AttemptRunner:
         self._leases = leases
         self._reporter = reporter
         self._is_torn_down = is_torn_down
+        self._refuse = refuse
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._on_timeout, self._abandon_stuck)
@@ -74,13 +86,16 @@ class AttemptRunner:
         """
         try:
             kind = self._registry.get(claim.type)
-            params = kind.load(claim.params)
-        except BaseException as error:  # noqa: BLE001 - any error means that the job cannot run
-            change = self._judge.invalid_params(claim, error)
+        except TypeNotFound as error:
+            change = self._judge.unknown_type(claim, error)
             self._finish(change)
             log_events.job_error(claim, error, change.error or type(error).__name__)
             return None
         active = ActiveRun(claim, kind, self._new_run, slot_task, started)
+        try:
+            params = kind.load(claim.params)
+        except BaseException as error:  # noqa: BLE001 - any error means that it cannot run here
+            return self._refuse_unstarted(active, error)
         active.is_logged = log_events.job_start(claim)
         self._record_start(claim, kind)
         step = self._executors[kind.executor].call(active, params)
@@ -146,6 +161,22 @@ class AttemptRunner:
         finally:
             del self.active[key]
 
+    async def _refuse_unstarted(self, active: ActiveRun, error: BaseException) -> None:
+        """Refuse a run whose params do not fit this worker's code."""
+        key = active.claim.job_id, active.claim.token
+        self.active[key] = active
+        try:
+            change = await self._refused(active, error)
+            if not active.abandoned:
+                self._finish(change)
+        finally:
+            del self.active[key]
+
+    async def _refused(self, active: ActiveRun, error: BaseException) -> Change:
+        change = await self._refuse(active.claim, error)
+        log_events.job_unfit(active.claim, error, change)
+        return change
+
     async def _await_handler(self, active: ActiveRun, step: Awaitable[object]) -> Change:
         """Await the handler. Always returns a change and leaves the slot's task uncancelled."""
         limit = active.kind.max_runtime
@@ -155,9 +186,7 @@ class AttemptRunner:
             change = self._judge.returned(active, await step)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             self._leave_if_torn_down(active, error)
-            change = self._judge.raised(active, error)
-            if change.error is not None:
-                log_events.job_error(active.claim, error, change.error)
+            change = await self._raised(active, error)
         finally:
             task, active.task, active.stop = active.task, None, None  # the slot's task is reused
             if limit is not None:
@@ -167,6 +196,14 @@ class AttemptRunner:
             await clear_cancellation(task)
         if active.is_logged:
             self._log_end(active, change)
+        return change
+
+    async def _raised(self, active: ActiveRun, error: BaseException) -> Change:
+        if isinstance(error, RemoteError) and error.is_unfit and active.interrupted is None:
+            return await self._refused(active, error)
+        change = self._judge.raised(active, error)
+        if change.error is not None:
+            log_events.job_error(active.claim, error, change.error)
         return change
 
     def _leave_if_torn_down(self, active: ActiveRun, error: BaseException) -> None:

@@ -34,6 +34,7 @@ from outlast.worker.lease_table import LeaseTable
 from outlast.worker.maintenance.group_closer import GroupCloser
 from outlast.worker.maintenance.seal_monitor import SealMonitor
 from outlast.worker.periodic import run_periodically
+from outlast.worker.refusal_judge import RefusalJudge
 from outlast.worker.run_outcome import OutcomeJudge
 
 log = logging.getLogger("outlast.worker")
@@ -109,7 +110,7 @@ class WorkerEngine:
         self._failures.worker = holder.instance_id
         close_groups = GroupCloser(self._store, self._ids.job).close_first_batch
         self._finisher = Finisher(self._store, self._on_written, close_groups)
-        self._pool = self._make_pool()
+        self._pool = self._make_pool(holder)
         self._dispatcher = self._make_dispatcher(holder)
         self._pool.on_run_end = self._dispatcher.run_ended
 
@@ -224,7 +225,13 @@ class WorkerEngine:
                 f"known types: {self._registry.names()}. Register a type before starting it"
             )
 
-    def _make_pool(self) -> ExecutionPool:
+    def _make_pool(self, holder: LeaseHolder) -> ExecutionPool:
+        refusals = RefusalJudge(
+            self._store,
+            self._judge,
+            worker=holder.instance_id,
+            max_unfit=self._settings.max_unfit,
+        )
         return ExecutionPool(
             self._registry,
             self._judge,
@@ -235,6 +242,7 @@ class WorkerEngine:
             leases=self._leases,
             logs=self._settings.logs,
             addresses=self._addresses,
+            refuse=refusals.refuse,
             record_progress=self._store.record_progress,
             context=self.context,
         )

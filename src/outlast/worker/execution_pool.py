@@ -12,7 +12,7 @@ from outlast.core.event import Event, Released, Stopped
 from outlast.core.run import Claim, Lease
 from outlast.jobs.registry import Registry
 from outlast.run_context import NO_CONTEXT, Begin
-from outlast.worker.attempt_runner import AttemptRunner
+from outlast.worker.attempt_runner import AttemptRunner, Refuse
 from outlast.worker.executors.registry import make_executors
 from outlast.worker.lease_table import LeaseTable
 from outlast.worker.progress_reporter import ProgressReporter, RecordProgress
@@ -53,6 +53,7 @@ class ExecutionPool:
         leases: LeaseTable,
         logs: Path,
         addresses: Mapping[str, str],
+        refuse: Refuse,
         record_progress: RecordProgress | None = None,
         context: Any = NO_CONTEXT,
     ) -> None:
@@ -79,6 +80,7 @@ class ExecutionPool:
             leases=leases,
             reporter=self._reporter,
             is_torn_down=self._is_torn_down,
+            refuse=refuse,
             context=context,
         )
         self.tasks = [

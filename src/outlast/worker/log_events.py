@@ -11,6 +11,7 @@ from typing import Any
 
 from outlast.core.decide import Change
 from outlast.core.run import Claim, Lease
+from outlast.core.state import RunStatus
 from outlast.telemetry.events import emit, has_audience
 
 log = logging.getLogger("outlast.jobs")
@@ -52,6 +53,20 @@ def job_error(claim: Claim, error: BaseException, error_text: str) -> None:
     at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
     fields = {**_claim_fields(claim), "error": type(error).__name__, "at": at}
     emit(log, logging.ERROR, "job_error", fields, error_text)
+
+
+def job_unfit(claim: Claim, error: BaseException, change: Change) -> None:
+    """Log that the params of a job do not fit this worker's code, without the params.
+
+    The end that follows when `max_unfit` has passed is an error too.
+    """
+    delay = change.delay if change.successor is None else change.successor.delay
+    waits = {"delay_seconds": delay.total_seconds()} if delay else {}
+    fields = {**_claim_fields(claim), "to": str(change.move.to), "error": type(error).__name__}
+    fields |= waits
+    emit(log, logging.WARNING, "job_unfit", fields, change.error)
+    if change.move.run is RunStatus.FAILED:
+        job_error(claim, error, change.error or type(error).__name__)
 
 
 def job_lost(lease: Lease, **fields: Any) -> None:

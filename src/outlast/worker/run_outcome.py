@@ -13,7 +13,7 @@ from outlast.core.classify import ErrorClass
 from outlast.core.command import Command
 from outlast.core.decide import Change, decide, succeed
 from outlast.core.error_text import error_text
-from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped
+from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped, Unfit
 from outlast.core.failure import ExceptionInfo
 from outlast.core.failure_sink import COUNTED
 from outlast.core.ids import JobId
@@ -144,13 +144,24 @@ class EncodedResult:
 
 
 class RemoteError(Exception):
-    """An error of a handler process, as text and as data, and whether it is permanent."""
+    """An error of a handler process, as text and as data, and whether it is permanent.
 
-    def __init__(self, text: str, *, raised: tuple[ExceptionInfo, ...], permanent: bool) -> None:
+    `is_unfit`: the handler was not called, because the params do not fit the code of the process.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        raised: tuple[ExceptionInfo, ...],
+        permanent: bool,
+        is_unfit: bool = False,
+    ) -> None:
         super().__init__(text)
         self.text = text
         self.raised = raised
         self.permanent = permanent
+        self.is_unfit = is_unfit
 
 
 class ProcessDied(Exception):
@@ -212,9 +223,13 @@ class OutcomeJudge:
             return self.close(active, Released("store_failed"))
         return self.close(active, self._failure(active, error), error)
 
-    def invalid_params(self, claim: Claim, error: BaseException) -> Change:
-        """Return the change for params that do not fit the job type: a permanent failure."""
+    def unknown_type(self, claim: Claim, error: BaseException) -> Change:
+        """Return the change for a type that the worker has not registered: a permanent failure."""
         return self.decide(claim, Failed(describe_error(error), permanent=True), error)
+
+    def refused(self, claim: Claim, event: Unfit, error: BaseException) -> Change:
+        """Return the change for params that do not fit this worker's code."""
+        return self.decide(claim, event, error)
 
     def close(self, active: ActiveRun, event: Event, error: BaseException | None = None) -> Change:
         """Return the change for an event, or a permanent failure if it is no valid transition."""
@@ -301,6 +316,8 @@ def shutdown_event(claim: Claim) -> Event:
 
 def describe_error(error: BaseException) -> str:
     """Return the error text to store: the traceback, or a command's message."""
+    if isinstance(error, RemoteError):
+        return truncate(error.text)
     return truncate(str(error)) if isinstance(error, CommandFailed) else error_text(error)
 
 

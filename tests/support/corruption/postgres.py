@@ -13,7 +13,7 @@ from outlast.store.postgres.url import PostgresUrl
 PLACES: Final = ("waiting", "open_runs", "ends")
 TABLES: Final = (
     *PLACES, "jobs", "runs", "events", "keys", "slots", "schedules", "queues", "reservations",
-    "groups", "documents", "workers", "transfer_status",
+    "groups", "documents", "workers", "transfer_status", "labels",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from outlast.core.event import (
     Stopped,
     Succeeded,
     Unblocked,
+    Unfit,
 )
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, Job, Slot
@@ -38,6 +39,7 @@ from support.crash.world import (
     LINKED,
     ONCE,
     SECOND,
+    TAGGED,
     TYPES,
     Scenario,
     World,
@@ -80,7 +82,7 @@ async def _ended_chain(w: World) -> JobId:
 @scenario(_ended_chain)
 async def add_with_everything(w: World, dead: JobId) -> None:
     slot, key = Slot(series="daily", at=START), DedupeKey(key="k", bucket="b")
-    await w.store.add([w.job(slot=slot, key=key, active_key="a", retry_of=dead), w.job()])
+    await w.store.add([w.job(slot=slot, key=key, active_key="a", retry_of=dead, **TAGGED), w.job()])
 
 
 async def _none_due(w: World) -> None:
@@ -116,7 +118,7 @@ async def promote_due(w: World, _: None) -> None:
 
 async def _two_started(w: World) -> list[Claim]:
     for over in ({}, LINKED):
-        await w.add(**over)
+        await w.add(**over, **TAGGED)
     return await w.claim()
 
 
@@ -145,7 +147,7 @@ async def apply_mixed(w: World, claims: list[Claim]) -> None:
 
 
 async def _one_ended(w: World) -> Claim:
-    claim = await w.started()
+    claim = await w.started(**TAGGED)
     await w.settle(claim, Succeeded("1"))
     return claim
 
@@ -320,6 +322,10 @@ SCENARIOS |= {
     "lose_at_startup": settling(Lost(Loss.STARTUP_RECOVERY, "left by boot-0")),
     "release": settling(Released("shutdown")),
     "snooze": settling(Snoozed(SECOND)),
+    "refuse": settling(Unfit("no field", "worker-1", 60 * SECOND)),
+    "refuse_linked": settling(Unfit("no field", "worker-1", 60 * SECOND), **LINKED),
+    "refuse_once": settling(Unfit("no field", "worker-1", 60 * SECOND), **ONCE),
+    "refuse_for_the_last_time": settling(Unfit("no field", "worker-1", timedelta(0))),
     "cancel_running": settling(CancelRequested("no")),
     "cancel_waiting": deciding(lambda w: w.add(active_key="key"), CancelRequested("no")),
     "unblock": deciding(_blocked, Unblocked()),
@@ -335,6 +341,7 @@ async def read_everything(w: World, _: None) -> None:
     [job, *_rest] = await w.store.find(Filter(), limit=10)
     await w.store.find(Filter(states=frozenset({State.DEAD_LETTER})), limit=1)
     await w.store.find(Filter(key="k"), limit=1)
+    await w.store.find(Filter(labels=frozenset({"tag:a"})), limit=1)
     await w.store.find(Filter(prefix=job.id), limit=1)
     await w.store.overview(span=SECOND)
     for each in (job, *_rest):
@@ -349,6 +356,7 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.runs(job.id)
     await w.store.events(job.id)
     await w.store.events(None)
+    await w.store.refusals([job.id])
     await w.store.stream(limit=5)
     await w.store.document("template", "daily")
     await w.store.documents("template")

@@ -20,6 +20,7 @@ LEASE = timedelta(seconds=15)
 HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 TYPES = ("lease", "linked", "once")
 LINKED, ONCE = {"delivery": Delivery.LINKED}, {"delivery": Delivery.ONCE}
+TAGGED = {"metadata": '{"tags":["a"],"meta":{"n":1}}'}
 
 
 @dataclass(slots=True)

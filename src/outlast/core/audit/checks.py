@@ -84,6 +84,17 @@ def _check_params_reservations_group(job: JobAudit) -> Found:
             )
 
 
+def _check_labels(job: JobAudit) -> Found:
+    if not job.metadata_is_sound:
+        what = "has headers, tags or meta that cannot be read"
+        yield ViolationCode.METADATA_INVALID, what, [job.row]
+    missing, surplus = job.missing_labels, job.surplus_labels
+    if missing or surplus:
+        what = f"lacks {len(missing)} label rows and has {len(surplus)} surplus ones"
+        rows = [f"labels label={label} job={job.seq}" for label in (*missing, *surplus)]
+        yield ViolationCode.LABEL_MISMATCH, what, [job.row, *rows]
+
+
 def _is_live(job: JobAudit) -> bool:
     return bool(job.places) and job.end is None
 
@@ -93,5 +104,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     _check_successors,
     _check_chain,
     _check_params_reservations_group,
+    _check_labels,
 )
 """Every invariant of one job. A store finds violations across jobs itself (`dangling_records`)."""

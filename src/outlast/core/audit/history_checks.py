@@ -63,7 +63,13 @@ END_OF_EVENT: Final[Mapping[str, State]] = MappingProxyType(
 """End states that events report."""
 
 CONTINUING: Final = frozenset(
-    {EventKind.RETRY, EventKind.REQUEUED, EventKind.RELEASED, EventKind.SNOOZED}
+    {
+        EventKind.RETRY,
+        EventKind.REQUEUED,
+        EventKind.RELEASED,
+        EventKind.SNOOZED,
+        EventKind.UNFIT,
+    }
 )
 UNRELATED: Final = frozenset(
     {

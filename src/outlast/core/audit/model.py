@@ -101,7 +101,8 @@ class JobAudit:
     `root_id` is None if the root of its chain is missing. `group_id` is None if the job is in no
     group, or if the group is missing; `is_member` distinguishes the two. `active_key` is the key
     that the job was added with, and `key_holder` the root of the chain that holds it.
-    `missing_bodies` are rows of long texts that the job or its runs refer to.
+    `missing_bodies` are rows of long texts that the job or its runs refer to. `missing_labels` are
+    labels of its metadata without a row, `surplus_labels` rows that it does not demand.
     """
 
     id: JobId
@@ -122,6 +123,9 @@ class JobAudit:
     active_key: str | None = None
     key_holder: JobId | None = None
     missing_bodies: tuple[str, ...] = ()
+    metadata_is_sound: bool = True
+    missing_labels: tuple[str, ...] = ()
+    surplus_labels: tuple[str, ...] = ()
 
     @property
     def end(self) -> StateRow | None:
@@ -173,6 +177,7 @@ class DanglingKind(StrEnum):
     EVENT = "event"  # an event whose job is missing
     PLACE = "place"  # a state row whose job is missing
     BODY = "body"  # a long text that no job or run refers to
+    LABEL = "label"  # a label whose job is missing
     KEY = "key"  # an active key whose job is missing
     KEY_OF_ENDED = "key_of_ended"  # an active key whose chain has ended
     KEY_OF_LINK = "key_of_link"  # a key or slot of a job that is not the root of its chain

@@ -48,6 +48,9 @@ class ViolationCode(StrEnum):
     DANGLING_EVENT = "dangling_event"  # an event whose job is missing
     DANGLING_STATE_ROW = "dangling_state_row"  # a state row whose job is missing
     DANGLING_BODY = "dangling_body"  # a long text that no job or run refers to
+    METADATA_INVALID = "metadata_invalid"  # its headers, tags and meta cannot be read
+    LABEL_MISMATCH = "label_mismatch"  # its label rows are not those of its tags and meta
+    DANGLING_LABEL = "dangling_label"  # a label whose job is missing
     DANGLING_KEY = "dangling_key"  # an active key whose job is missing
     KEY_NOT_HELD = "key_not_held"  # an unfinished job does not hold its active key
     KEY_OF_ENDED_CHAIN = "key_of_ended_chain"  # an active key of a chain that has ended
@@ -169,6 +172,13 @@ REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
         ViolationCode.DANGLING_EVENT: _DELETE,
         ViolationCode.DANGLING_STATE_ROW: _DELETE,
         ViolationCode.DANGLING_BODY: _DELETE,
+        ViolationCode.METADATA_INVALID: (
+            "cancel the job if it waits, and enqueue it again: no handler can read it"
+        ),
+        ViolationCode.LABEL_MISMATCH: (
+            "write the missing rows and delete the surplus ones: only searches read them"
+        ),
+        ViolationCode.DANGLING_LABEL: _DELETE,
         ViolationCode.DANGLING_KEY: _FREE_KEY,
         ViolationCode.KEY_NOT_HELD: (
             "cancel the job if another job holds the key; else write the row of the key"
@@ -216,6 +226,7 @@ DANGLING: Final[Mapping[DanglingKind, tuple[ViolationCode, str]]] = MappingProxy
             ViolationCode.DANGLING_BODY,
             "a long text that no job or run refers to",
         ),
+        DanglingKind.LABEL: (ViolationCode.DANGLING_LABEL, "a label whose job is missing"),
         DanglingKind.KEY: (ViolationCode.DANGLING_KEY, "an active key whose job is missing"),
         DanglingKind.KEY_OF_ENDED: (
             ViolationCode.KEY_OF_ENDED_CHAIN,

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from outlast.core.change import Change
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
+from outlast.core.metadata import labels_of
 from outlast.core.overview import JobCounts
 from outlast.core.run import Claims, Lease, LeaseHolder
 from outlast.core.state import State
@@ -18,6 +19,9 @@ MAX_PROMOTED_PER_CLAIM: Final = 10_000
 
 MAX_DUE_SEEN: Final = 100
 """Jobs that a claim of nothing looks at for the next one that becomes due."""
+
+MAX_LABEL_SCAN: Final = 50_000
+"""Most jobs that one `find` by labels reads on a store without rows for labels."""
 
 MAX_CLAIM_BYTES: Final = 16 * 1024 * 1024
 """Params of one claim at which the SQL stores stop, so that its reply stays small."""
@@ -54,6 +58,8 @@ class Filter:
     group: str | None = None  # id of a group: its members, every link of a chain
     key: str | None = None  # chains that hold this key, in any bucket, or this active key
     prefix: str | None = None  # first characters of the job id
+    labels: frozenset[str] = frozenset()  # all of them; see `core/metadata.py`
+    since: datetime | None = None  # created then or later
 
     def fits(self, job: Job) -> bool:
         """Return whether the job matches, ignoring `group` and `key`."""
@@ -62,7 +68,13 @@ class Filter:
             and (self.queue is None or job.queue == self.queue)
             and (self.type is None or job.type == self.type)
             and (self.prefix is None or job.id.startswith(self.prefix))
+            and self.is_recent(job)
+            and (not self.labels or self.labels <= labels_of(job.metadata))
         )
+
+    def is_recent(self, job: Job) -> bool:
+        """Return whether the job was created at `since` or later."""
+        return self.since is None or job.created_at >= self.since
 
 
 class Jobs(Protocol):
@@ -202,7 +214,12 @@ class Jobs(Protocol):
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         """Return jobs that match, the newest `seq` first; `before` is the last `seq` seen.
 
-        A detached job (see `RecoveryReads`) is listed only if the filter has no states.
+        A detached job (see `RecoveryReads`) is listed only if the filter has no states. A page
+        with `since` may have fewer than `limit` jobs; the last page is empty.
+
+        The SQL stores find labels by rows of their own. The key-value stores read the jobs down to
+        `since`, at most `MAX_LABEL_SCAN` per call: a page may have fewer than `limit` jobs then,
+        and if it would have none, InvalidArgument says how to narrow the filter.
         """
         ...
 

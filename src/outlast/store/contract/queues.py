@@ -43,7 +43,8 @@ class Queues(Protocol):
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
         """Refuse claims of this queue until it is resumed, or for `span` from now.
 
-        Open runs continue and jobs may be added. Pausing again replaces reason and time. Atomic
+        When it returns, no claim that began before it returns a job any more. Open runs continue,
+        and jobs may be added. Pausing again replaces reason and time. Atomic
         with the queue's event `paused`, whose detail is the end of the pause, if it has one.
         """
         ...

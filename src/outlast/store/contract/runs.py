@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
+from outlast.core.refusals import Refusals
 from outlast.core.run import Lease, RunRecord
 
 MAX_EVENTS_OF_NO_JOB: Final = 1000
@@ -39,6 +40,14 @@ class Runs(Protocol):
 
         None asks for the last `MAX_EVENTS_OF_NO_JOB` events of no job: those of queues, and the
         copies that `remove_orphans` made. `stream` has all of them.
+        """
+        ...
+
+    async def refusals(self, job_ids: Sequence[JobId]) -> list[Refusals | None]:
+        """Return the refusals of each job in a row, up to its last ended run.
+
+        None if that run was no refusal, or there is none. A linked job that never ran continues
+        the refusals of the job that it follows.
         """
         ...
 

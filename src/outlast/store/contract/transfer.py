@@ -82,7 +82,7 @@ COLUMNS: Final[Mapping[TableKind, tuple[str, ...]]] = {
         "seq", "id", "type", "name", "queue", "delivery", "params", "max_attempts", "created_at",
         "slot_at", "start_deadline", "retry_of", "root_id", "group_id", "member_of", "template_id",
         "template_at", "schedule_id", "state", "reason", "finished_at", "priority", "position",
-        "available_at", "token", "failures", "losses", "active_key",
+        "available_at", "token", "failures", "losses", "active_key", "metadata",
     ),
     TableKind.RUNS: (
         "seq", "token", "job_id", "run_id", "status", "reason", "holder", "boot_id", "started_at",

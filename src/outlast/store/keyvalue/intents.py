@@ -43,7 +43,7 @@ _INDEXES: Final = (
     key_layout.EVENT,
     "member#",
     "group-id#",
-    "reservation-id#",
+    key_layout.RESERVATION,
     "closing",
     "filling",
     "emptied",

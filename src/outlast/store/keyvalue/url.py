@@ -71,7 +71,12 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
     For example `dynamodb://table?region=eu-central-1`; `endpoint=http://127.0.0.1:8000` for tests.
     Raises ConfigurationError if the URL is malformed.
     """
-    from outlast.store.keyvalue.engines.dynamodb.engine import BEAT, MOST_WRITES, DynamoDBEngine  # noqa: PLC0415 - only when chosen
+    from outlast.store.keyvalue.engines.dynamodb.engine import (  # noqa: PLC0415 - only when chosen
+        BEAT,
+        LEAST_WRITES,
+        MOST_WRITES,
+        DynamoDBEngine,
+    )
 
     known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes", "tombstones"}
     shown = shown_address(url)
@@ -83,7 +88,12 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
         prefix=_prefix(options.get("prefix", "")),
         beat=read_seconds(options, "beat", where=shown, default=BEAT),
         most_writes=read_count(
-            options, "most_writes", where=shown, default=MOST_WRITES, most=MOST_WRITES
+            options,
+            "most_writes",
+            where=shown,
+            default=MOST_WRITES,
+            least=LEAST_WRITES,
+            most=MOST_WRITES,
         ),
     )
     return KeyValueStore(

@@ -19,6 +19,7 @@ from outlast.core.audit.model import (
     StateTable,
 )
 from outlast.core.ids import JobId, RunId
+from outlast.core.metadata import is_sound, labels_of
 from outlast.core.state import State
 from outlast.store.rows.jobs import Row
 
@@ -37,7 +38,11 @@ def job_audit(row: Row) -> JobAudit:
     (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
     (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
     (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
-    successors, runs, events, reservations, is_member, group_id, active_key, key_holder = row
+    successors, runs, events, reservations, is_member, group_id, active_key, key_holder, *labels = (
+        row
+    )
+    metadata, stored = labels[0], set(json.loads(labels[1]))
+    demanded = labels_of(metadata) if is_sound(metadata) else frozenset()
     return JobAudit(
         id=JobId(job_id),
         seq=seq,
@@ -56,6 +61,9 @@ def job_audit(row: Row) -> JobAudit:
         group_id=group_id,
         active_key=active_key,
         key_holder=key_holder,
+        metadata_is_sound=is_sound(metadata),
+        missing_labels=tuple(sorted(demanded - stored)),
+        surplus_labels=tuple(sorted(stored - demanded)),
     )
 
 

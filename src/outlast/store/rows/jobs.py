@@ -14,6 +14,7 @@ from outlast.core.event import EventKind, EventRecord
 from outlast.core.group import ClosePolicy, Group, GroupMode, OnMemberFailure
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job, NewJob
+from outlast.core.metadata import check_metadata
 from outlast.core.run import Claim, RunRecord
 from outlast.core.state import RunStatus, State
 from outlast.core.worker import Topology, WorkerInfo, WorkerRecord
@@ -42,15 +43,17 @@ def insert_shape(job: NewJob) -> tuple[Any, ...]:
     return (
         job.type, job.queue, job.priority, job.name, job.delivery, job.max_attempts, job.delay,
         job.at, job.start_within, job.group_id, job.member, job.template_id, job.template_at,
-        job.schedule_id,
+        job.schedule_id, job.metadata,
     )  # fmt: skip
 
 
 def new_job(job: NewJob, now: int) -> dict[str, Any]:
     """Return the parameters that `add` binds for a job and for all of its shape.
 
-    Raises ValueError if it is due, or must start, after the year 9999.
+    Raises ValueError if it is due, or must start, after the year 9999, or has no sound metadata.
     """
+    if job.metadata is not None:
+        check_metadata(job.metadata)
     slot_at = None if job.slot is None else to_micros(job.slot.at)
     due = _due(job, slot_at, now)
     counted_from = due if slot_at is None else slot_at
@@ -71,6 +74,7 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
         "template_at": None if job.template_at is None else to_micros(job.template_at),
         "schedule_id": job.schedule_id,
         "active_key": job.active_key,
+        "metadata": job.metadata,
         "priority": job.priority,
         "state": _first_state(job, is_due=due <= now),
         "available_at": due,
@@ -87,16 +91,16 @@ def change_params(change: Change) -> list[Any]:
         change.losses, move.yields_to_cancel or None, after and after.id,
         after and after.delay // MICROSECOND, change.artifacts or None,
         None if move.guard in ("open", "lapsed") else change.was, change.exit_code,
-        change.log_path, change.run_id,
+        change.log_path, change.run_id, change.detail,
     ]  # fmt: skip
     return _trimmed(row)
 
 
 def claim(row: Sequence[Any]) -> Claim:
     """Return the claim of a row."""
-    job_id, token, run_id, kind, params, delivery, failures, losses, most, slot_at = row
+    job_id, token, run_id, kind, params, delivery, failures, losses, most, slot_at, metadata = row
     delivered = _DELIVERIES[delivery]
-    if slot_at is None:
+    if slot_at is None and metadata is None:
         return Claim(job_id, token, run_id, kind, params, delivered, failures, losses, most)
     return Claim(
         job_id,
@@ -108,7 +112,8 @@ def claim(row: Sequence[Any]) -> Claim:
         failures,
         losses,
         most,
-        slot_at=from_micros(slot_at),
+        slot_at=_moment(slot_at),
+        metadata=metadata,
     )
 
 
@@ -122,7 +127,7 @@ def job(row: Row) -> Job:
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
         retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason,
         priority, position, available_at, token, failures, losses, cancel, holder, boot_id,
-        started_at, finished_at, _, progress, active_key,
+        started_at, finished_at, _, progress, active_key, metadata,
     ) = row  # fmt: skip
     return Job(
         id=JobId(job_id),
@@ -157,6 +162,7 @@ def job(row: Row) -> Job:
         finished_at=_moment(finished_at),
         progress=progress,
         active_key=active_key,
+        metadata=metadata,
     )
 
 

@@ -44,12 +44,14 @@ from outlast.testing.conformance import (
     locks,
     long_texts,
     maintenance,
+    metadata,
     move,
     notifications,
     ordering,
     progress,
     queues,
     recovery,
+    refusals,
     renumber,
     reservation_expiry,
     reservation_release,
@@ -74,6 +76,7 @@ _PARTS = (
     insight,
     renumber,
     apply,
+    refusals,
     cancel,
     fencing,
     leases,
@@ -107,6 +110,7 @@ _PARTS = (
     large_payloads,
     transfer_status,
     transfer_rows,
+    metadata,
 )
 _NAMED = [
     (name, test) for part in _PARTS for name, test in vars(part).items() if name.startswith("test_")

@@ -38,6 +38,7 @@ COPIED = (
     "group_id",
     "template_id",
     "schedule_id",
+    "metadata",
 )
 
 
@@ -58,6 +59,7 @@ async def test_successor_is_a_copy_that_has_done_nothing_yet(
         group_id="group-1",
         template_id="template-1",
         schedule_id="schedule-1",
+        metadata='{"tags":["t"]}',
     )
     clock.advance(SECOND)
 

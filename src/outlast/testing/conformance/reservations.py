@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.core.event import CancelRequested, Failed
-from outlast.core.job import DedupeKey
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import NewReservation, Reservation, ReservationId, ReservationStatus
 from outlast.core.state import State
@@ -20,6 +20,7 @@ from outlast.testing.conformance.factories import (
     SECOND,
     SUCCEEDED,
     claim_order,
+    ended,
     job_of,
     make_job,
     new_id,
@@ -125,6 +126,21 @@ async def test_job_that_cannot_be_stored_holds_no_queue(store: Store) -> None:
     assert (refused.created, refused.reservation, bool(refused.refused)) == (False, None, True)
     assert known == Reserved(created=False, existing=taken)
     assert await store.reservations(limit=MANY) == []
+
+
+async def test_job_with_every_key_can_hold_a_queue(store: Store, clock: FakeClock) -> None:
+    dead = await ended(store, Failed("it broke"), max_attempts=1, queue="lane")
+    keys: dict[str, Any] = {
+        "key": DedupeKey(key="k"),
+        "active_key": "a",
+        "slot": Slot(series="nightly", at=clock.now()),
+        "retry_of": dead,
+    }
+
+    held = await reserve(store, **keys)
+
+    assert await store.reservations(active_only=True, limit=MANY) == [held]
+    assert [claim.id for claim in await take_many(store)] == [held.job_id]
 
 
 async def test_held_queue_gives_nothing_but_its_job(store: Store) -> None:

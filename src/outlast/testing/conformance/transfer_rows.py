@@ -68,7 +68,7 @@ async def furnish(store: Store, clock: FakeClock) -> None:
     for _ in range(3):
         await put(store, queue="lane")
     await put(store, priority=7, params='{"text":"naïve \\u0001 “quoted” \\\\"}')
-    await put(store, delay=HOUR, max_attempts=None)
+    await put(store, delay=HOUR, max_attempts=None, metadata='{"tags":["ü"],"meta":{"n":1.5}}')
     await ended(store, SUCCEEDED, key=DedupeKey(key="inv:3", bucket="2026"), queue="a")
     await ended(store, Failed("böse", permanent=True), active_key="freed", queue="b")
     await ended(store, Failed("again", delay=HOUR), queue="c")

@@ -11,7 +11,7 @@ from outlast.core.event import EventKind
 from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.run import UNKNOWN_HOLDER
-from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.core.state import FINAL, WAITING, State
 from outlast.core.transition import is_storable_change, to_successor, yield_to_cancel
 from outlast.testing.model import positions, reservations, schedules
 from outlast.testing.model.claim import open_run
@@ -98,7 +98,7 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
 def _record(
     tables: Tables, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
-    detail = None if change.move.run is RunStatus.FAILED else change.error  # the run has it
+    detail = change.event_detail
     tables.append_event(change, kind, at=now, run_id=run_id, reason=change.reason, detail=detail)
 
 

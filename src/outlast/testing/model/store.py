@@ -18,6 +18,7 @@ from outlast.core.limits import MAX_PROGRESS, is_json
 from outlast.core.ordering import sort_key
 from outlast.core.overview import JobCounts
 from outlast.core.queue import QueueGate
+from outlast.core.refusals import Refusals
 from outlast.core.run import Claims, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline
@@ -235,6 +236,10 @@ class ModelStore(
         if job_id is None:
             return self._tables.removed[-run_contract.MAX_EVENTS_OF_NO_JOB :]
         return list(self._tables.events.get(job_id, []))
+
+    async def refusals(self, job_ids: Sequence[JobId]) -> list[Refusals | None]:
+        """Return the refusals of each job in a row, up to its last ended run."""
+        return [self._tables.refusals(job_id) for job_id in job_ids]
 
     async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int

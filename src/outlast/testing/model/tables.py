@@ -13,6 +13,7 @@ from outlast.core.group import Group
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.ordering import Ordering, next_position, sort_key
+from outlast.core.refusals import UNFIT, Refusals, read_refusals
 from outlast.core.reservation import Reservation, ReservationId
 from outlast.core.run import Lease, LeaseHolder, RunRecord
 from outlast.core.schedule import Schedule, SlotRecord
@@ -109,6 +110,18 @@ class Tables:
             detail=detail,
         )
         self.events[change.job_id].append(event)
+
+    def refusals(self, job_id: JobId) -> Refusals | None:
+        """Return the refusals in a row up to the job's last ended run."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        last = job.token - (job.state is State.RUNNING)
+        kind = EventKind.UNFIT if last else EventKind.CHAINED
+        for event in reversed(self.events.get(job.id if last else job.retry_of or job.id, [])):
+            if event.kind is kind and event.reason == UNFIT and (not last or event.token == last):
+                return read_refusals(event.detail, event.at)
+        return None
 
     def close_run(self, change: Change, at: datetime) -> None:
         """Close the open run of the job as the change says, and end its lease."""

@@ -194,6 +194,7 @@ class HandlerProcess:
                 str(message["error"]),
                 raised=decode_raised(message["raised"]),
                 permanent=bool(message["permanent"]),
+                is_unfit=bool(message["unfit"]),
             )
             self._answer.set_exception(error)
         else:

@@ -110,13 +110,15 @@ class HandlerServer:
         run = RemoteRun(claim, self)
         try:
             app = _app(address)
-            kind = app.registry.get(claim.type)
+            kind, params = _decode(app, claim)
             with self._lifespans.entered(app) as (runner, context):
                 run.enter(context)
-                value = call_handler(kind, run, kind.load(claim.params), runner)
+                value = call_handler(kind, run, params, runner)
             answer = _answer(kind, value)
         except Terminated:
             raise
+        except _Unfit as unfit:
+            answer = _failure(kind, unfit.error) | {"unfit": True}
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             answer = _failure(kind, error)
         self.send_progress(run)
@@ -155,6 +157,23 @@ def _app(address: str) -> AppOfProcess:
     return cast("AppOfProcess", app)
 
 
+class _Unfit(Exception):
+    """The code of this process, which may be newer than the worker's, cannot decode the params."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _decode(app: AppOfProcess, claim: Claim) -> tuple[JobType[..., Any], dict[str, Any]]:
+    """Return the type and the params of a claim; _Unfit if this process cannot read them."""
+    try:
+        kind = app.registry.get(claim.type)
+        return kind, kind.load(claim.params)
+    except Exception as error:
+        raise _Unfit(error) from error
+
+
 def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
     return (
         encode_outcome(value)
@@ -169,6 +188,7 @@ def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, 
         "error": error_text(error),
         "raised": encode_raised(error),
         "permanent": verdict is ErrorClass.PERMANENT,
+        "unfit": False,
     }
 
 

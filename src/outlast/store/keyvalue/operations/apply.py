@@ -9,7 +9,7 @@ from typing import assert_never
 from outlast.core.decide import Change, Guard, Successor
 from outlast.core.event import EventKind
 from outlast.core.ids import RunId
-from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.core.state import FINAL, WAITING, State
 from outlast.core.transition import (
     apply_change,
     is_on_record,
@@ -63,23 +63,28 @@ class KeyValueApplyOperations(KeyValueOperations):
         """
         is_allowed = all(map(allowed_while_sealed, changes))
         context = self._context if is_allowed else await self._gated()
-        repeated = len({change.job_id for change in changes}) < len(changes)
-        outcomes = await run_in_chunks(
-            context,
-            changes,
-            partial(_apply, context),
-            records=10,
-            is_alone=lambda change: repeated or not _is_routine(change),
-            is_order_needed=repeated or any(change.place or change.edit for change in changes),
-            size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
-            refused=lambda _, __: Applied(),
-        )
-        for answer in succeeded(outcomes):
-            if answer.notification is not None:
-                context.notify(answer.notification)
-        return require_all(
-            [each if isinstance(each, FailedItem) else each.is_written for each in outcomes]
-        )
+        return await apply_changes(context, changes)
+
+
+async def apply_changes(context: StoreContext, changes: Sequence[Change]) -> list[bool]:
+    """Apply changes as `KeyValueApplyOperations.apply` does, in a context that may write them."""
+    repeated = len({change.job_id for change in changes}) < len(changes)
+    outcomes = await run_in_chunks(
+        context,
+        changes,
+        partial(_apply, context),
+        records=10,
+        is_alone=lambda change: repeated or not _is_routine(change),
+        is_order_needed=repeated or any(change.place or change.edit for change in changes),
+        size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
+        refused=lambda _, __: Applied(),
+    )
+    for answer in succeeded(outcomes):
+        if answer.notification is not None:
+            context.notify(answer.notification)
+    return require_all(
+        [each if isinstance(each, FailedItem) else each.is_written for each in outcomes]
+    )
 
 
 def _is_routine(change: Change) -> bool:
@@ -227,7 +232,6 @@ async def _run_id(unit: UnitOfWork, record: JobRecord) -> RunId | None:
 async def _record(
     unit: UnitOfWork, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
-    detail = None if change.move.run is RunStatus.FAILED else change.error  # the run has it
     await job_repository.append_event(
         unit,
         kind,
@@ -236,7 +240,7 @@ async def _record(
         run_id=run_id,
         token=change.token,
         reason=change.reason,
-        detail=detail,
+        detail=change.event_detail,
     )
 
 

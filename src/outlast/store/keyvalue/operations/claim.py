@@ -7,7 +7,6 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job
@@ -20,15 +19,20 @@ from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import attempt, run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.engine import Key, StoredItem
 from outlast.store.keyvalue.operations import quarantine
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
+from outlast.store.keyvalue.operations.claim_choice import choose, page_size
+from outlast.store.keyvalue.operations.claim_gate import (
+    ClaimGate,
+    ClaimSnapshot,
+    read_snapshot,
+)
 from outlast.store.keyvalue.operations.claim_recovery import (
     KeyValueClaimRequest,
     claims_despite,
     recover,
 )
-from outlast.store.keyvalue.operations.claim_snapshot import page_size, read_snapshot
 from outlast.store.keyvalue.operations.promotion import promote_due
 from outlast.store.keyvalue.outcomes import FailedItem, failure, succeeded
 from outlast.store.keyvalue.repositories import jobs as job_repository
@@ -52,6 +56,7 @@ class Passed(Enum):
 
     LOST = auto()  # another worker claimed it first, or its record does not fit the entry
     HELD = auto()  # it is locked, reserved or too late
+    CLOSED = auto()  # its queue was paused or limited since the claim began
 
 
 class KeyValueClaimOperations(KeyValueOperations):
@@ -108,16 +113,14 @@ async def _claim(
     prefetch: int,
 ) -> None:
     """Add to `claims` what is claimed, also if it raises at the end."""
-    snapshot = await read_snapshot(context, request, limit + prefetch)
+    size = page_size(limit + prefetch, count=request.count)
+    snapshot = await read_snapshot(context, request.queue, size)
     promoted: int | FailedItem = 0
     if snapshot.has_pending_work:
         promoted = await attempt(MAX_PROMOTED_PER_CLAIM, partial(_promote_due, context))
-        snapshot = await read_snapshot(context, request, limit + prefetch)
-    if snapshot.queue.shown(context.now()).pause is None:
-        if snapshot.queue.needs_serial_claims:
-            await _claim_serially(context, request, claims, limit)
-        else:
-            await _claim_unlimited(context, request, claims, limit, prefetch, snapshot.ready)
+        snapshot = await read_snapshot(context, request.queue, size)
+    while await _is_closed(context, request, claims, limit, prefetch, snapshot):
+        snapshot = await read_snapshot(context, request.queue, size)
     if request.count:
         left = sum(entry.value["type"] in request.types for entry in snapshot.ready) - len(claims)
         claims.waiting = min(request.count, max(0, left))
@@ -125,6 +128,28 @@ async def _claim(
         claims.due_in = snapshot.due_in
     if isinstance(promoted, FailedItem):
         raise promoted.error
+
+
+async def _is_closed(
+    context: StoreContext,
+    request: KeyValueClaimRequest,
+    claims: list[Claim],
+    limit: int,
+    prefetch: int,
+    snapshot: ClaimSnapshot,
+) -> bool:
+    """Claim; return True if the queue was paused or limited meanwhile, before any claim."""
+    gate = snapshot.gate
+    if gate.record.shown(context.now()).pause is not None:
+        return False
+    if gate.record.needs_serial_claims:
+        await _claim_serially(context, request, claims, limit)
+        return False
+    try:
+        is_closed = await _claim_unlimited(context, request, claims, limit, prefetch, snapshot)
+    finally:
+        claims[:] = await gate.confirmed(context, request, claims)
+    return is_closed and not claims
 
 
 async def _promote_due(context: StoreContext, limit: int) -> int:
@@ -137,10 +162,14 @@ async def _claim_unlimited(
     claims: list[Claim],
     limit: int,
     prefetch: int,
-    ready: list[StoredItem] | None,
-) -> None:
-    """Claim from a queue without a limit, in concurrent chunks; repeat those lost to others."""
+    snapshot: ClaimSnapshot,
+) -> bool:
+    """Claim from a queue without a limit, in concurrent chunks; repeat those lost to others.
+
+    Returns True if it stopped because the queue was paused or limited meanwhile.
+    """
     tried, lost_rounds, passed = 0, 0, set[str]()
+    ready: list[StoredItem] | None = snapshot.ready
     while lost_rounds < MAX_CLAIM_ROUNDS and len(passed) < MAX_PASSED:
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
@@ -153,7 +182,7 @@ async def _claim_unlimited(
         outcomes = await run_in_chunks(
             context,
             numbered,
-            partial(_claim_chunk, context, request),
+            partial(_claim_chunk, context, request, snapshot.gate),
             records=5,
             most=MAX_CLAIMS_PER_TRANSACTION,
         )
@@ -168,16 +197,29 @@ async def _claim_unlimited(
         taken = {claim.job_id for claim in claims}
         passed |= {entry.value["id"] for entry in chosen} - taken
         lost_rounds += is_contended
+        if Passed.CLOSED in answers:
+            return True
         if all(isinstance(answer, Claim) for answer in answers):
             break
+    return False
 
 
 async def _claim_chunk(
-    context: StoreContext, request: KeyValueClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
+    context: StoreContext,
+    request: KeyValueClaimRequest,
+    gate: ClaimGate,
+    numbered: Sequence[tuple[int, StoredItem]],
 ) -> list[Claim | Passed]:
     """Claim jobs in one unit of work; say of each other one why it was passed."""
+    is_first = True
 
     async def work(unit: UnitOfWork) -> list[Claim | Passed]:
+        nonlocal is_first
+        if is_first:  # a second attempt follows a conflict, perhaps with a pause, and reads anew
+            gate.enter(unit)
+        is_first = False
+        if not await gate.admits(unit, context):
+            return [Passed.CLOSED for _ in numbered]
         await job_repository.fetch_whole(unit, [entry.value["sort"] for _, entry in numbered])
         return [await _claim_one(unit, context, request, *each) for each in numbered]
 
@@ -269,56 +311,6 @@ async def _next_job(
             return record
         passed.add(chosen[0].value["id"])
     return None
-
-
-async def choose(
-    unit: UnitOfWork,
-    request: KeyValueClaimRequest,
-    *,
-    limit: int,
-    most: int,
-    now: datetime,
-    first: list[StoredItem] | None = None,
-    passed: Collection[str] = (),
-) -> list[StoredItem]:
-    """Return the ready entries that one claim takes, in claim order.
-
-    `limit` of them may be of any kind, up to `most` in all if they may wait. `first` is the first
-    page, if it has been read. `passed` are jobs that an earlier round could not claim.
-    """
-    chosen: list[StoredItem] = []
-    names: set[str] = set()
-    span, page = KeyRange(key_layout.READY + request.queue), page_size(most)
-    while len(chosen) < most:
-        entries = await unit.range(span, limit=page) if first is None else first
-        first = None
-        for entry in entries:
-            if len(chosen) == most:
-                break
-            is_wanted = len(chosen) < limit or entry.value["can_wait"]
-            is_wanted = is_wanted and entry.value["id"] not in passed
-            if is_wanted and await _is_claimable(unit, request, entry.value, names, now):
-                chosen.append(entry)
-                names.add(entry.value.get("name", ""))
-        if len(entries) < page:
-            break
-        span = KeyRange(span.part, entries[-1].key.sort + "\0")
-    return chosen
-
-
-async def _is_claimable(
-    unit: UnitOfWork,
-    request: KeyValueClaimRequest,
-    value: Value,
-    names: Collection[str],
-    now: datetime,
-) -> bool:
-    if value["type"] not in request.types or value.get("deadline", to_micros(now)) < to_micros(now):
-        return False
-    name = value.get("name")
-    if name is None:
-        return True
-    return name not in names and await unit.get(Key(key_layout.ONCE, name)) is None
 
 
 async def open_run(

@@ -15,7 +15,13 @@ from outlast.core.overview import JobCounts
 from outlast.core.run import Lease
 from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline
-from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter, Renewal
+from outlast.errors import InvalidArgument
+from outlast.store.contract.jobs import (
+    MAX_LABEL_SCAN,
+    MAX_PROMOTED_PER_CLAIM,
+    Filter,
+    Renewal,
+)
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import KeyRange, StoredItem
 from outlast.store.keyvalue.intent_recovery import complete_all
@@ -143,15 +149,17 @@ class KeyValueJobOperations(KeyValueOperations):
             if before is not None
             else await context.engine.last_number(key_layout.NUMBERS) + 1
         )
-        while len(found) < limit and end > 0:
+        scan = LabelScan(what)
+        while len(found) < limit and end > 0 and scan.goes_on(found):
             start = max(0, end - size)
             work = partial(_page, part=part, start=start, end=end, fits=partial(_fits, what, keyed))
             page = await context.run_unit(work)
             if page is None:  # too many: the numbers are denser here
                 size = max(wanted, size // STEP)
                 continue
-            fitting, seen = page
+            fitting, seen, oldest = page
             found += fitting
+            scan.note(seen, oldest)
             # Few jobs here: numbers have gaps, so cross them in longer steps.
             end, size = start, size * STEP if seen * STEP < wanted else size
         return found[:limit]
@@ -204,6 +212,31 @@ def _unfit(entries: Sequence[StoredItem], found: Sequence[JobRecord | None]) -> 
     return [entry for entry in entries[: len(found)] if entry.key not in fitting]
 
 
+class LabelScan:
+    """How far a search has read; without labels and `since` it goes on to the first job."""
+
+    def __init__(self, what: Filter) -> None:
+        self._what = what
+        self._read = 0
+        self._is_recent = True
+
+    def note(self, seen: int, oldest: Job | None) -> None:
+        """Count the jobs of a page; `oldest` is its last one."""
+        self._read += seen
+        self._is_recent = oldest is None or self._what.is_recent(oldest)
+
+    def goes_on(self, found: Sequence[Job]) -> bool:
+        """Return whether to read another page; InvalidArgument if too many had no match."""
+        if not self._what.labels or self._read < MAX_LABEL_SCAN:
+            return self._is_recent
+        if self._is_recent and not found:
+            raise InvalidArgument(
+                f"none of {self._read:,} jobs has {', '.join(sorted(self._what.labels))}; this "
+                "store reads every job for that, so narrow it with since:, such as since:2h"
+            )
+        return False
+
+
 def _fits(what: Filter, keyed: set[str] | None, record: JobRecord) -> bool:
     is_unfit = record.is_detached and what.states is not None
     is_keyed = keyed is None or record.job.root_id in keyed
@@ -212,10 +245,10 @@ def _fits(what: Filter, keyed: set[str] | None, record: JobRecord) -> bool:
 
 async def _page(
     unit: UnitOfWork, *, part: str, start: int, end: int, fits: Callable[[JobRecord], bool]
-) -> tuple[list[Job], int] | None:
+) -> tuple[list[Job], int, Job | None] | None:
     """Return the fitting jobs with numbers from `start` to below `end`, the newest first.
 
-    Also returns how many jobs have such a number.
+    Also returns how many jobs have such a number, and the oldest of them.
 
     None if they are more than `MAX_PAGE`. Reads in rising order: not every engine finds the last
     records of a range cheaply.
@@ -227,7 +260,7 @@ async def _page(
     found = await job_repository.load_many(unit, [entry.value["id"] for entry in reversed(entries)])
     there = [record for record in found if record is not None]
     jobs = await job_repository.whole_jobs(unit, [record for record in there if fits(record)])
-    return jobs, len(there)
+    return jobs, len(there), there[-1].job if there else None
 
 
 async def _keyed(unit: UnitOfWork, *, key: str) -> set[str]:

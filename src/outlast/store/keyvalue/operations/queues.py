@@ -1,5 +1,6 @@
 """Queue settings and pauses."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -54,7 +55,10 @@ class KeyValueQueueOperations(KeyValueOperations):
     async def pause(
         self, context: StoreContext, name: str, *, reason: str | None, span: timedelta | None
     ) -> None:
-        """Pause a queue, for `span` or until it is resumed, and append an event."""
+        """Pause a queue, for `span` or until it is resumed, and append an event.
+
+        When it returns, no claim that does not know the pause is written or returned any more.
+        """
 
         async def work(unit: UnitOfWork) -> None:
             record, now = await queues.load(unit, name), context.now()
@@ -67,6 +71,7 @@ class KeyValueQueueOperations(KeyValueOperations):
             )
 
         await context.run_unit(work)
+        await asyncio.sleep(context.engine.limits.status_delay or 0)
 
     @requires_open_store
     async def resume(self, context: StoreContext, name: str) -> bool:

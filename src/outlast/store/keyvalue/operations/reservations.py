@@ -113,6 +113,8 @@ async def _reserve(
     queue = await queues.load(unit, job.queue)
     if queue.reservation is not None:
         held = await reservations.load(unit, queue.reservation)
+        if held is None and queue.reserved_for is not None:
+            await job_repository.load(unit, queue.reserved_for)  # completes an intent that has it
         if held is None or not held.reservation.is_active:
             await unit.require_unchanged([queues.key(job.queue)])
         return Reserved(created=False, reservation=None if held is None else held.reservation)

@@ -5,10 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from outlast.core.event import EventRecord
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PROGRESS, is_json
+from outlast.core.refusals import UNFIT, Refusals, read_refusals
 from outlast.core.run import Lease, RunRecord
+from outlast.core.state import State
 from outlast.store.contract import runs as run_contract
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_concurrently
@@ -22,6 +24,8 @@ from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL: Final = 1_000_000
+PAGE: Final = 16
+"""Events of a job in one read of its last ones."""
 
 
 class KeyValueRunOperations(KeyValueOperations):
@@ -76,6 +80,11 @@ class KeyValueRunOperations(KeyValueOperations):
         found = await context.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
         return [runs.event(each.value) for each in found if each and each.damage is None]
 
+    async def refusals(self, job_ids: Sequence[JobId]) -> list[Refusals | None]:
+        """Return the refusals of each job in a row, up to its last ended run."""
+        run = self._context.run_unit
+        return [await run(partial(_refusals, job_id=job_id)) for job_id in job_ids]
+
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
         """Return events after a number, in order.
 
@@ -87,6 +96,35 @@ class KeyValueRunOperations(KeyValueOperations):
         span = KeyRange(key_layout.STREAM, key_layout.number(after + 1), end)
         entries = await context.engine.range(span, limit=limit)
         return [runs.event(entry.value) for entry in entries]
+
+
+async def _refusals(unit: UnitOfWork, job_id: JobId) -> Refusals | None:
+    record = await job_repository.load(unit, job_id)
+    if record is None:
+        return None
+    job = record.job
+    last = job.token - (job.state is State.RUNNING)
+    if last:
+        return await _refusals_of(unit, job_id, EventKind.UNFIT, last)
+    before = job.retry_of
+    return await _refusals_of(unit, before, EventKind.CHAINED, 0) if before else None
+
+
+async def _refusals_of(
+    unit: UnitOfWork, job_id: JobId, kind: EventKind, token: int
+) -> Refusals | None:
+    """Return what the last such event of the job counts; those before `token` are not read."""
+    span = key_layout.of_job(key_layout.EVENT, job_id)
+    while listed := await unit.engine.range(span, limit=PAGE, reverse=True):
+        found = await unit.engine.get([key_layout.stream_key(e.value["id"]) for e in listed])
+        told = [runs.event(each.value) for each in found if each and each.damage is None]
+        for event in told:
+            if event.kind is kind and event.reason == UNFIT and event.token >= token:
+                return read_refusals(event.detail, event.at)
+        if any(event.token < token for event in told):
+            return None
+        span = replace(span, end=listed[-1].key.sort)
+    return None
 
 
 async def _report(context: StoreContext, told: tuple[Lease, str]) -> bool:

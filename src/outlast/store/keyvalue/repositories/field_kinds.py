@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from outlast.core.limits import MAX_PRIORITY, MIN_PRIORITY
+from outlast.core.metadata import check_metadata
+from outlast.errors import InvalidArgument
 from outlast.store.keyvalue import key_layout
 
 Kind = Callable[[Any], str | None]
@@ -52,6 +54,15 @@ def moment(value: Any) -> str | None:
         key_layout.from_time_key(value)
     except (TypeError, ValueError, OverflowError):
         return "a time such as 2026-01-05T09:00:00.000000Z"
+    return None
+
+
+def metadata(value: Any) -> str | None:
+    """Accept the stored text of headers, tags and meta."""
+    try:
+        check_metadata(value)
+    except (InvalidArgument, TypeError):
+        return 'metadata such as {"tags":["urgent"]}'
     return None
 
 

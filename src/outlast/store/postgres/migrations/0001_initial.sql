@@ -32,6 +32,8 @@ CREATE TABLE outlast.jobs (
   template_at bigint,  -- version of its template: when the template was last written
   schedule_id text COLLATE "C",
   active_key text COLLATE "C",  -- as requested, also after the chain has released it
+  metadata json  -- headers, tags and meta; NULL: none
+    CONSTRAINT metadata_size CHECK (octet_length(metadata::text) <= 8192),
   CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
 );
 CREATE UNIQUE INDEX jobs_seq ON outlast.jobs (seq);
@@ -40,6 +42,49 @@ CREATE UNIQUE INDEX jobs_retry_of ON outlast.jobs (retry_of) WHERE retry_of IS N
 CREATE INDEX jobs_root ON outlast.jobs (root) WHERE root IS NOT NULL;
 CREATE INDEX jobs_member_group ON outlast.jobs (member_group_id, seq)
   WHERE member_group_id IS NOT NULL;
+
+-- What filters match: one row per tag and per scalar value of meta. The rows follow from `metadata`;
+-- a job without metadata has none.
+CREATE TABLE outlast.labels (
+  label text COLLATE "C" NOT NULL,
+  seq bigint NOT NULL,
+  job uuid NOT NULL,
+  PRIMARY KEY (label, seq)
+);
+CREATE INDEX labels_job ON outlast.labels (job);
+
+-- The labels are those that `core/metadata.py` defines.
+CREATE FUNCTION outlast.add_labels() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO outlast.labels (label, seq, job)
+  SELECT 'tag:' || t.value, NEW.seq, NEW.id
+  FROM json_array_elements_text(NEW.metadata -> 'tags') AS t (value)
+  UNION ALL
+  SELECT 'meta.' || m.name || ':' || m.value, NEW.seq, NEW.id
+  FROM (
+    SELECT e.key AS name, coalesce(e.value #>> '{}', 'null') AS value
+    FROM json_each(NEW.metadata -> 'meta') AS e
+    WHERE json_typeof(e.value) NOT IN ('object', 'array')
+  ) AS m
+  WHERE length(m.value) <= 256;
+  RETURN NULL;
+END $$;
+
+-- Every statement that inserts jobs writes their labels by this trigger. A job without metadata
+-- costs the test of its condition.
+CREATE TRIGGER jobs_labelled AFTER INSERT ON outlast.jobs FOR EACH ROW
+WHEN (NEW.metadata IS NOT NULL)
+EXECUTE FUNCTION outlast.add_labels();
+
+CREATE FUNCTION outlast.delete_labels() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM outlast.labels WHERE job = OLD.id;
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER jobs_unlabelled AFTER DELETE ON outlast.jobs FOR EACH ROW
+WHEN (OLD.metadata IS NOT NULL)
+EXECUTE FUNCTION outlast.delete_labels();
 
 -- `claim_order` is one key that compares byte by byte: priority inverted, position, available_at,
 -- created_at, seq.
@@ -387,11 +432,11 @@ CREATE TRIGGER jobs_frozen BEFORE UPDATE ON outlast.jobs FOR EACH ROW
 WHEN (
   (NEW.id, NEW.seq, NEW.type, NEW.name, NEW.queue, NEW.delivery, NEW.max_attempts, NEW.created_at,
     NEW.slot_at, NEW.start_deadline, NEW.retry_of, NEW.root, NEW.group_id, NEW.member_group_id,
-    NEW.template_id, NEW.template_at, NEW.schedule_id, NEW.active_key)
+    NEW.template_id, NEW.template_at, NEW.schedule_id, NEW.active_key, NEW.metadata::text)
   IS DISTINCT FROM
   (OLD.id, OLD.seq, OLD.type, OLD.name, OLD.queue, OLD.delivery, OLD.max_attempts, OLD.created_at,
     OLD.slot_at, OLD.start_deadline, OLD.retry_of, OLD.root, OLD.group_id, OLD.member_group_id,
-    OLD.template_id, OLD.template_at, OLD.schedule_id, OLD.active_key)
+    OLD.template_id, OLD.template_at, OLD.schedule_id, OLD.active_key, OLD.metadata::text)
 )
 EXECUTE FUNCTION outlast.refuse('outlast: a job is frozen at its first claim');
 
@@ -579,7 +624,8 @@ SELECT
   e.at AS finished_at,
   o.lease_until,
   o.progress::text AS progress,
-  j.active_key
+  j.active_key,
+  j.metadata::text AS metadata
 FROM outlast.jobs AS j
 LEFT JOIN outlast.waiting AS w ON w.job = j.id
 LEFT JOIN outlast.open_runs AS o ON o.job = j.id

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from outlast.core.job import NewJob
+from outlast.core.metadata import is_sound
 from outlast.errors import StoreBusy
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification, Topic
@@ -171,6 +172,7 @@ def _uniform_values(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "template_id": first.template_id,
         "template_at": micros(first.template_at),
         "schedule_id": first.schedule_id,
+        "metadata": first.metadata,
     }
 
 
@@ -198,7 +200,10 @@ def are_plain(jobs: Sequence[NewJob]) -> bool:
     if not are_uuids([job.id for job in jobs]):
         return False
     samples = jobs[:1] if are_uniform(jobs) else jobs
-    return all(job.is_plain and not job.member and not is_far(job) for job in samples)
+    return all(
+        job.is_plain and not job.member and not is_far(job) and is_sound(job.metadata)
+        for job in samples
+    )
 
 
 def are_uniform(jobs: Sequence[NewJob]) -> bool:

@@ -249,6 +249,7 @@ def columns(inserts: Sequence[JobInsert]) -> dict[str, Any]:
         "template_ats": _column(micros(job.template_at) for job in jobs),
         "schedule_ids": _column(job.schedule_id for job in jobs),
         "active_keys": _column(job.active_key for job in jobs),
+        "metadatas": _column(job.metadata for job in jobs),
     }
 
 

@@ -55,10 +55,9 @@ def _event(change: Change, resolved: ResolvedChange | None) -> tuple[Any, ...] |
 
 
 def _event_row(resolved: ResolvedChange) -> tuple[Any, ...]:
-    """Return the event of a change; the error of a failed run is in the run itself."""
+    """Return the event of a change."""
     has_run = resolved.run is not None or resolved.is_detached or resolved.to is State.RUNNING
-    detail = None if resolved.run is RunStatus.FAILED else resolved.change.error
-    run_id = resolved.run_id if has_run else None
+    detail, run_id = resolved.change.event_detail, resolved.run_id if has_run else None
     return resolved.job, resolved.kind, resolved.token, run_id, resolved.reason, detail
 
 

@@ -295,7 +295,7 @@ async def claim_with_queue_lock(
 
 def to_result(row: Row) -> ClaimResult:
     """Return the result of a claim statement from its row."""
-    gate, columns, timing, (due_in, waiting) = row[:5], row[5:15], row[15:18], row[18:]
+    gate, columns, timing, (due_in, waiting) = row[:5], row[5:16], row[16:19], row[19:]
     lasts, scan_seconds, total_seconds = timing
     claims = Claims(
         () if columns[0] is None else _claims(*columns),
@@ -315,11 +315,9 @@ def _claims(
 ) -> list[Claim]:
     """Build claims from columns. This is the hottest loop of a worker."""
     named = [_DELIVERIES[delivery] for delivery in deliveries]
-    *counts, slots = others
-    if slots is None:
+    *counts, slots, metadatas = others
+    if slots is None and metadatas is None:
         return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))
-    moments = [None if at is None else from_micros(at) for at in slots]
-    not_cancelled = repeat(False)
-    return list(
-        map(Claim, jobs, tokens, runs, types, params, named, *counts, not_cancelled, moments)
-    )
+    moments = [None if at is None else from_micros(at) for at in slots or [None] * len(jobs)]
+    more = (repeat(False), moments, metadatas or repeat(None))
+    return list(map(Claim, jobs, tokens, runs, types, params, named, *counts, *more))

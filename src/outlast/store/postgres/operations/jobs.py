@@ -12,6 +12,7 @@ from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.unit_of_work import PostgresUnitOfWork, Row
 from outlast.store.postgres.uuids import is_uuid
+from outlast.store.rows.labels import LABEL_SAMPLE, SEARCHED_BY_LABEL, by_label
 
 _FILTERED_HERE: Final = frozenset({"jobs.find_id", "jobs.find_key"})
 """Statements that ignore the rest of the filter: their few rows are filtered in Python."""
@@ -43,10 +44,15 @@ class PostgresJobOperations(PostgresOperations):
         name, values = _find_statement(what)
         if name is None:
             return []
+        if what.labels and name in SEARCHED_BY_LABEL:
+            counted = {"labels": values["labels"], "most": LABEL_SAMPLE}
+            counts = await self._pool.rows("jobs.label_counts", **counted)
+            name, values = by_label(name, values, counts)
         if name in _FILTERED_HERE:
             jobs = await self._jobs(name, before=before, **values)
             return [job for job in jobs if what.fits(job)][:limit]
-        return await self._jobs(name, limit=limit, before=before, **values)
+        page = await self._jobs(name, limit=limit, before=before, **values)
+        return [job for job in page if what.is_recent(job)]
 
     async def counts(self) -> JobCounts:
         """Return the number of jobs by queue and state, in one snapshot."""
@@ -72,6 +78,7 @@ def _find_statement(what: Filter) -> tuple[str | None, dict[str, Any]]:
         return _find_by_prefix(what.prefix)
     states = None if what.states is None else sorted(what.states)
     values: dict[str, Any] = {"queue": what.queue, "type": what.type, "states": states}
+    values["labels"] = sorted(what.labels) or None
     if what.group is not None:
         if not is_uuid(what.group):
             return _NO_MATCH

@@ -6,10 +6,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from outlast.clock import from_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PROGRESS, is_storable
+from outlast.core.refusals import Refusals, read_refusals
 from outlast.core.run import Lease, RunRecord
 from outlast.store.contract import runs as run_contract
 from outlast.store.contract.jobs import Renewal
@@ -64,6 +66,13 @@ class PostgresRunOperations(PostgresOperations):
                 "runs.events_of_no_job", limit=run_contract.MAX_EVENTS_OF_NO_JOB
             )
         return await self._events("runs.events", id=job_id) if is_uuid(job_id) else []
+
+    async def refusals(self, job_ids: Sequence[JobId]) -> list[Refusals | None]:
+        """Return the refusals of each job in a row, up to its last ended run."""
+        ids = [job_id for job_id in job_ids if is_uuid(job_id)]
+        found = await self._pool.rows("runs.refusals", ids=ids) if ids else []
+        by_job = {str(job): read_refusals(detail, from_micros(at)) for job, at, detail in found}
+        return [by_job.get(job_id) for job_id in job_ids]
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
         """Return the next events of all jobs, by id, that no open transaction can precede."""

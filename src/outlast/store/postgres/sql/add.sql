@@ -21,12 +21,13 @@ n AS MATERIALIZED (
 j AS (
   INSERT INTO outlast.jobs (
     id, seq, type, name, queue, delivery, params, max_attempts, created_at, start_deadline,
-    group_id, template_id, template_at, schedule_id
+    group_id, template_id, template_at, schedule_id, metadata
   )
   SELECT
     n.id, n.seq, :type::text, :name::text, :queue::text, :delivery::text, n.params,
     :max_attempts::integer, t.now, t.due + :within::bigint,
-    :group_id::text, :template_id::text, :template_at::bigint, :schedule_id::text
+    :group_id::text, :template_id::text, :template_at::bigint, :schedule_id::text,
+    :metadata::json
   FROM n, t
 ),
 w AS (
@@ -69,7 +70,7 @@ n AS MATERIALIZED (
     coalesce(u.at, t.now + u.delay, greatest(t.now, u.slot_at)) AS due, u.slot_at, u.within,
     u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id,
     u.member_group_id::uuid AS member_group_id,
-    u.template_id, u.template_at, u.schedule_id, u.active_key
+    u.template_id, u.template_at, u.schedule_id, u.active_key, u.metadata::json AS metadata
   FROM
     t,
     unnest(
@@ -78,11 +79,12 @@ n AS MATERIALIZED (
       :positions::bigint[], :ats::bigint[], :delays::bigint[], :slots::bigint[],
       :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[],
       :member_group_ids::text[],
-      :template_ids::text[], :template_ats::bigint[], :schedule_ids::text[], :active_keys::text[]
+      :template_ids::text[], :template_ats::bigint[], :schedule_ids::text[], :active_keys::text[],
+      :metadatas::text[]
     ) AS u (
       id, params, type, name, queue, delivery, max_attempts, priority, position, at, delay,
       slot_at, within, retry_of, root, group_id, member_group_id, template_id, template_at,
-      schedule_id, active_key
+      schedule_id, active_key, metadata
     )
   WHERE :placed::boolean OR NOT EXISTS (
     SELECT 1 FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position'
@@ -92,12 +94,12 @@ j AS (
   INSERT INTO outlast.jobs (
     id, seq, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
     start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at,
-    schedule_id, active_key
+    schedule_id, active_key, metadata
   )
   SELECT
     n.id, n.seq, n.type, n.name, n.queue, n.delivery, n.params, n.max_attempts, n.now, n.slot_at,
     coalesce(n.slot_at, n.due) + n.within, n.retry_of, n.root, n.group_id, n.member_group_id,
-    n.template_id, n.template_at, n.schedule_id, n.active_key
+    n.template_id, n.template_at, n.schedule_id, n.active_key, n.metadata
   FROM n
 ),
 w AS (

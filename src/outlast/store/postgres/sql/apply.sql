@@ -154,12 +154,13 @@ JOIN outlast.jobs AS j ON j.id = c.job;
 -- @add_successors
 INSERT INTO outlast.jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
-  retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active_key
+  retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active_key,
+  metadata
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now::bigint,
   j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.member_group_id, j.template_id,
-  j.template_at, j.schedule_id, j.active_key
+  j.template_at, j.schedule_id, j.active_key, j.metadata
 FROM unnest(:jobs::uuid[], :successors::uuid[]) WITH ORDINALITY AS c (job, successor, n)
 JOIN outlast.jobs AS j ON j.id = c.job
 ORDER BY c.n;

@@ -56,7 +56,16 @@ SELECT
   (
     SELECT h.job FROM outlast.keys AS h
     WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
-  )
+  ),
+  j.metadata::text,
+  coalesce(
+    (
+      SELECT json_agg(h.label || CASE WHEN h.seq = j.seq THEN '' ELSE ' seq=' || h.seq END)
+      FROM outlast.labels AS h
+      WHERE h.job = j.id
+    ),
+    '[]'
+  )::text
 FROM (
   SELECT * FROM outlast.jobs WHERE seq > :after::bigint ORDER BY seq LIMIT :limit::bigint
 ) AS j
@@ -84,6 +93,14 @@ UNION ALL
   SELECT 'event', json_build_array('events id=' || x.id)::text, '', NULL
   FROM outlast.events AS x
   WHERE x.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
+  LIMIT :limit::bigint
+)
+UNION ALL
+(
+  SELECT 'label', json_build_array('labels label=' || x.label || ' job=' || x.job)::text, x.label,
+    NULL
+  FROM outlast.labels AS x
+  WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = x.job)
   LIMIT :limit::bigint
 )
 UNION ALL

@@ -277,6 +277,7 @@ opened AS (
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
+  c.metadatas,
   (
     SELECT array_agg(f.claim_order) FROM found AS f
     WHERE extract(epoch FROM f.at - statement_timestamp())::double precision
@@ -323,10 +324,11 @@ CROSS JOIN (
     array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
     array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
     array_agg(o.max_attempts) AS most,
-    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots,
+    CASE WHEN count(o.metadata) > 0 THEN array_agg(o.metadata) END AS metadatas
   FROM (
     SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
-      o.losses, j.max_attempts, j.slot_at
+      o.losses, j.max_attempts, j.slot_at, j.metadata::text AS metadata
     FROM opened AS o
     JOIN outlast.jobs AS j ON j.id = o.job
     ORDER BY o.run_id
@@ -424,6 +426,7 @@ opened AS (
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
+  c.metadatas,
   NULL::bytea[], NULL::double precision,
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision,
   CASE
@@ -464,10 +467,11 @@ CROSS JOIN (
     array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
     array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
     array_agg(o.max_attempts) AS most,
-    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots,
+    CASE WHEN count(o.metadata) > 0 THEN array_agg(o.metadata) END AS metadatas
   FROM (
     SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
-      o.losses, j.max_attempts, j.slot_at
+      o.losses, j.max_attempts, j.slot_at, j.metadata::text AS metadata
     FROM opened AS o
     JOIN outlast.jobs AS j ON j.id = o.job
     ORDER BY o.run_id
@@ -518,7 +522,7 @@ LEFT JOIN outlast.reservations AS r ON r.queue = :queue::text AND r.status = 'ac
 -- The runs that claims opened whose reply was lost: all runs of a claim share a prefix.
 SELECT
   o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,
-  j.max_attempts, j.slot_at
+  j.max_attempts, j.slot_at, j.metadata::text
 FROM outlast.open_runs AS o
 JOIN outlast.jobs AS j ON j.id = o.job
 WHERE left(o.run_id::text, 30) = ANY(:prefixes::text[])

@@ -184,5 +184,14 @@ WHERE j.member_group_id = :group::uuid
   AND (:queue::text IS NULL OR j.queue = :queue::text)
   AND (:type::text IS NULL OR j.type = :type::text)
   AND (:states::text[] IS NULL OR s.state = ANY(:states::text[]))
+  AND (
+    :labels::text[] IS NULL
+    OR NOT EXISTS (
+      SELECT 1 FROM unnest(:labels::text[]) AS l (label)
+      WHERE NOT EXISTS (
+        SELECT 1 FROM outlast.labels AS h WHERE h.label = l.label AND h.seq = j.seq
+      )
+    )
+  )
 ORDER BY j.seq DESC
 LIMIT :limit::bigint;

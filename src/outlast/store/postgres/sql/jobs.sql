@@ -97,6 +97,15 @@ FROM (
         AND w.seq < coalesce(:before::bigint, 9223372036854775807)
         AND (:queue::text IS NULL OR w.queue = :queue::text)
         AND (:type::text IS NULL OR w.type = :type::text)
+        AND (
+          :labels::text[] IS NULL
+          OR NOT EXISTS (
+            SELECT 1 FROM unnest(:labels::text[]) AS l (label)
+            WHERE NOT EXISTS (
+              SELECT 1 FROM outlast.labels AS h WHERE h.label = l.label AND h.seq = w.seq
+            )
+          )
+        )
       ORDER BY w.seq DESC
       LIMIT :limit::bigint
     )
@@ -110,6 +119,15 @@ FROM (
         AND (
           :type::text IS NULL
           OR :type::text = (SELECT j.type FROM outlast.jobs AS j WHERE j.id = o.job)
+        )
+        AND (
+          :labels::text[] IS NULL
+          OR NOT EXISTS (
+            SELECT 1 FROM unnest(:labels::text[]) AS l (label)
+            WHERE NOT EXISTS (
+              SELECT 1 FROM outlast.labels AS h WHERE h.label = l.label AND h.seq = o.seq
+            )
+          )
         )
       ORDER BY o.seq DESC
       LIMIT :limit::bigint
@@ -127,11 +145,64 @@ FROM (
           :type::text IS NULL
           OR :type::text = (SELECT j.type FROM outlast.jobs AS j WHERE j.id = i.job)
         )
+        AND (
+          :labels::text[] IS NULL
+          OR NOT EXISTS (
+            SELECT 1 FROM unnest(:labels::text[]) AS l (label)
+            WHERE NOT EXISTS (
+              SELECT 1 FROM outlast.labels AS h WHERE h.label = l.label AND h.seq = i.seq
+            )
+          )
+        )
       ORDER BY i.seq DESC
       LIMIT :limit::bigint
     ) AS e
   ) AS found
   ORDER BY found.seq DESC
+  LIMIT :limit::bigint
+) AS f
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = f.job OFFSET 0) AS s
+ORDER BY f.seq DESC;
+
+-- @label_counts
+-- How many jobs have each label, counted up to :most.
+SELECT l.label, (
+  SELECT count(*)
+  FROM (
+    SELECT 1 FROM outlast.labels AS h WHERE h.label = l.label ORDER BY h.seq LIMIT :most::bigint
+  ) AS sample
+)
+FROM unnest(:labels::text[]) AS l (label);
+
+-- @find_label
+-- From the newest job with :label down until the page is full. A detached job matches no state.
+SELECT s.*
+FROM (
+  SELECT n.job, n.seq
+  FROM outlast.labels AS n
+  CROSS JOIN LATERAL (SELECT * FROM outlast.jobs AS i WHERE i.id = n.job OFFSET 0) AS j
+  WHERE n.label = :label::text
+    AND n.seq < coalesce(:before::bigint, 9223372036854775807)
+    AND (:queue::text IS NULL OR j.queue = :queue::text)
+    AND (:type::text IS NULL OR j.type = :type::text)
+    AND (
+      :states::text[] IS NULL
+      OR coalesce(
+        (SELECT e.state FROM outlast.ends AS e WHERE e.job = n.job),
+        (SELECT w.state FROM outlast.waiting AS w WHERE w.job = n.job),
+        (SELECT 'running' FROM outlast.open_runs AS o WHERE o.job = n.job)
+      ) = ANY(:states::text[])
+    )
+    AND (
+      :labels::text[] IS NULL
+      OR NOT EXISTS (
+        SELECT 1 FROM unnest(:labels::text[]) AS l (label)
+        WHERE NOT EXISTS (
+          SELECT 1 FROM outlast.labels AS h WHERE h.label = l.label AND h.seq = n.seq
+        )
+      )
+    )
+  ORDER BY n.seq DESC
   LIMIT :limit::bigint
 ) AS f
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = f.job OFFSET 0) AS s

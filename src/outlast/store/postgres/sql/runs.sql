@@ -98,6 +98,28 @@ FROM outlast.events AS e
 WHERE e.job = :id::uuid
 ORDER BY e.id;
 
+-- @refusals
+-- The event of the last ended run, if that was a refusal; before the first run of a linked job the
+-- event that ended its predecessor.
+SELECT j.id, e.at, e.detail
+FROM outlast.jobs AS j
+LEFT JOIN outlast.waiting AS w ON w.job = j.id
+LEFT JOIN outlast.open_runs AS o ON o.job = j.id
+LEFT JOIN outlast.ends AS d ON d.job = j.id
+CROSS JOIN LATERAL (SELECT coalesce(w.token, o.token - 1, d.token) AS token OFFSET 0) AS last
+CROSS JOIN LATERAL (
+  SELECT f.at, f.detail
+  FROM outlast.events AS f
+  WHERE f.job = CASE WHEN last.token = 0 THEN j.retry_of ELSE j.id END
+    AND f.reason = 'unfit_params'
+    AND CASE
+      WHEN last.token = 0 THEN f.kind = 'chained' ELSE f.kind = 'unfit' AND f.token = last.token
+    END
+  ORDER BY f.id DESC
+  LIMIT 1
+) AS e
+WHERE j.id = ANY (:ids::uuid[]);
+
 -- @events_of_no_job
 -- Ordered by job as well: otherwise the plan is a scan of all events by id.
 SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue

@@ -52,7 +52,7 @@ SELECT
   j.template_id, j.template_at, j.schedule_id, coalesce(w.state, e.state), e.reason, e.at,
   coalesce(w.priority, e.priority), coalesce(w.position, e.position),
   coalesce(w.available_at, e.available_at), coalesce(w.token, e.token),
-  coalesce(w.failures, e.failures), coalesce(w.losses, e.losses), j.active_key
+  coalesce(w.failures, e.failures), coalesce(w.losses, e.losses), j.active_key, j.metadata::text
 FROM outlast.jobs AS j
 LEFT JOIN LATERAL (SELECT * FROM outlast.ends AS i WHERE i.job = j.id OFFSET 0) AS e ON true
 LEFT JOIN LATERAL (SELECT * FROM outlast.waiting AS i WHERE i.job = j.id OFFSET 0) AS w ON true
@@ -253,17 +253,17 @@ WHERE j.id = r.id AND j.params::text <> r.params;
 INSERT INTO outlast.jobs (
   seq, id, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
   start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at,
-  schedule_id, active_key
+  schedule_id, active_key, metadata
 )
 SELECT
   r.seq, r.id, r.type, r.name, r.queue, r.delivery, r.params::json, r.max_attempts, r.created_at,
   r.slot_at, r.start_deadline, r.retry_of, nullif(r.root_id, r.id), r.group_id, r.member_of,
-  r.template_id, r.template_at, r.schedule_id, r.active_key
+  r.template_id, r.template_at, r.schedule_id, r.active_key, r.metadata::json
 FROM json_to_recordset(:rows::json) AS r (
   seq bigint, id uuid, type text, name text, queue text, delivery text, params text,
   max_attempts integer, created_at bigint, slot_at bigint, start_deadline bigint, retry_of uuid,
   root_id uuid, group_id text, member_of uuid, template_id text, template_at bigint, schedule_id text,
-  active_key text
+  active_key text, metadata text
 )
 ON CONFLICT (id) DO NOTHING;
 

@@ -26,12 +26,44 @@ CREATE TABLE outlast_jobs (
   template_at INTEGER,  -- version of its template: the time of its last write
   schedule_id TEXT,
   active_key TEXT,  -- as requested, also after the chain has released it
+  metadata TEXT  -- headers, tags and meta; NULL: none
+    CONSTRAINT metadata_size CHECK (length(CAST(metadata AS BLOB)) <= 8192)
+    CONSTRAINT metadata_json CHECK (metadata IS NULL OR json_valid(metadata)),
   CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
 );
 -- At most one successor per job, so that repeating a retry is safe.
 CREATE UNIQUE INDEX outlast_jobs_retry_of ON outlast_jobs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX outlast_jobs_root ON outlast_jobs (root) WHERE root IS NOT NULL;
 CREATE INDEX outlast_jobs_member_of ON outlast_jobs (member_of, seq) WHERE member_of IS NOT NULL;
+
+-- What filters match: one row per tag and per scalar value of meta, newest job last. The rows follow
+-- from `metadata`; a job without metadata has none.
+CREATE TABLE outlast_labels (
+  label TEXT NOT NULL,
+  job INTEGER NOT NULL REFERENCES outlast_jobs (seq) ON DELETE CASCADE,
+  PRIMARY KEY (label, job)
+) WITHOUT ROWID;
+CREATE INDEX outlast_labels_job ON outlast_labels (job);
+
+-- Every statement that inserts jobs writes their labels by this trigger, as `core/metadata.py` defines
+-- them.
+CREATE TRIGGER outlast_jobs_labelled AFTER INSERT ON outlast_jobs
+WHEN NEW.metadata IS NOT NULL
+BEGIN
+  INSERT INTO outlast_labels (label, job)
+  SELECT 'tag:' || t.value, NEW.seq
+  FROM json_each(NEW.metadata, '$.tags') AS t
+  UNION ALL
+  SELECT 'meta.' || m.name || ':' || m.value, NEW.seq
+  FROM (
+    SELECT
+      v.key AS name,
+      CASE v.type WHEN 'text' THEN v.value ELSE NEW.metadata -> v.fullkey END AS value
+    FROM json_each(NEW.metadata, '$.meta') AS v
+    WHERE v.type NOT IN ('object', 'array')
+  ) AS m
+  WHERE length(m.value) <= 256;
+END;
 
 CREATE TABLE outlast_waiting (
   job INTEGER PRIMARY KEY REFERENCES outlast_jobs (seq),
@@ -319,6 +351,7 @@ WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.type IS NOT OLD.type
   OR NEW.group_id IS NOT OLD.group_id OR NEW.member_of IS NOT OLD.member_of
   OR NEW.template_id IS NOT OLD.template_id OR NEW.template_at IS NOT OLD.template_at
   OR NEW.schedule_id IS NOT OLD.schedule_id OR NEW.active_key IS NOT OLD.active_key
+  OR NEW.metadata IS NOT OLD.metadata
   OR (NEW.params IS NOT OLD.params
     AND NOT EXISTS (SELECT 1 FROM outlast_waiting WHERE job = OLD.seq AND token = 0))
 BEGIN SELECT RAISE(ABORT, 'outlast: a job is frozen at its first claim'); END;
@@ -533,7 +566,8 @@ SELECT
   e.at AS finished_at,
   o.lease_until,
   o.progress,
-  j.active_key
+  j.active_key,
+  j.metadata
 FROM outlast_jobs AS j
 LEFT JOIN outlast_jobs AS p ON p.seq = j.retry_of
 LEFT JOIN outlast_jobs AS r ON r.seq = j.root

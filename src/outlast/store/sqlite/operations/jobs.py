@@ -9,6 +9,7 @@ from outlast.core.job import Job
 from outlast.core.overview import JobCounts
 from outlast.core.state import State
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter
+from outlast.store.rows.labels import LABEL_SAMPLE, SEARCHED_BY_LABEL, by_label
 from outlast.store.sqlite.operations.base import SqliteOperations
 
 _UNFILTERED: Final = frozenset({"jobs.find_id", "jobs.find_key"})
@@ -32,10 +33,15 @@ class SqliteJobOperations(SqliteOperations):
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         """Return jobs that match the filter, the newest `seq` first."""
         name, values = _statement_for(what)
+        if what.labels and name in SEARCHED_BY_LABEL:
+            counted = {"labels": values["labels"], "most": LABEL_SAMPLE}
+            counts = await self._reader.rows("jobs.label_counts", **counted)
+            name, values = by_label(name, values, counts)
         if name in _UNFILTERED:
             found = await self._jobs(name, before=before, **values)
             return [job for job in found if what.fits(job)][:limit]
-        return await self._jobs(name, limit=limit, before=before, **values)
+        page = await self._jobs(name, limit=limit, before=before, **values)
+        return [job for job in page if what.is_recent(job)]
 
     async def counts(self) -> JobCounts:
         """Return the number of jobs by queue and state."""
@@ -55,6 +61,7 @@ def _statement_for(what: Filter) -> tuple[str, dict[str, Any]]:
         return "jobs.find_id", {"prefix": what.prefix}
     states = None if what.states is None else sorted(what.states)
     values: dict[str, Any] = {"queue": what.queue, "type": what.type, "states": states}
+    values["labels"] = sorted(what.labels) or None
     if what.group is not None:
         return "groups.members", {**values, "group": what.group}
     if what.states is not None and State.SUCCEEDED not in what.states:

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
 
+from outlast.clock import from_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PROGRESS, is_storable
+from outlast.core.refusals import Refusals, read_refusals
 from outlast.core.run import Lease, RunRecord
 from outlast.store.contract import runs as run_contract
 from outlast.store.contract.jobs import Renewal
@@ -48,6 +50,12 @@ class SqliteRunOperations(SqliteOperations):
         else:
             found = await self._reader.rows("runs.events", id=job_id)
         return [job_rows.event(row) for row in found]
+
+    async def refusals(self, job_ids: Sequence[JobId]) -> list[Refusals | None]:
+        """Return the refusals of each job in a row, up to its last ended run."""
+        found = await self._reader.rows("runs.refusals", ids=to_json_param(list(job_ids)))
+        by_index = {n: read_refusals(detail, from_micros(at)) for n, at, detail in found}
+        return [by_index.get(n) for n in range(len(job_ids))]
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
         """Return the next events of all jobs by id."""

@@ -27,7 +27,7 @@ _LATEST_SLOT: Final = datetime.max.replace(tzinfo=UTC)
 _BATCH_JOB_COLUMNS: Final = (
     "id", "type", "name", "params", "queue", "delivery", "max_attempts", "slot_at",
     "start_deadline", "group_id", "template_id", "template_at", "schedule_id", "state",
-    "priority", "available_at", "active_key",
+    "priority", "available_at", "active_key", "metadata",
 )  # fmt: skip
 """Columns of a job in the order in which the batch statements read them."""
 

@@ -6,12 +6,12 @@ SELECT 1 FROM outlast_jobs WHERE id = :id;
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
   slot_at, start_deadline, retry_of, root, group_id, member_of, template_id, template_at,
-  schedule_id, active_key
+  schedule_id, active_key, metadata
 )
 VALUES (
   :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
   :slot_at, :start_deadline, :retry_of, :root, :group_id, :member_of, :template_id, :template_at,
-  :schedule_id, :active_key
+  :schedule_id, :active_key, :metadata
 );
 
 -- @wait
@@ -46,11 +46,13 @@ VALUES (
 -- Jobs that differ only in id and params.
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, group_id, member_of, template_id, template_at, schedule_id
+  slot_at, start_deadline, group_id, member_of, template_id, template_at, schedule_id,
+  metadata
 )
 SELECT
   n.value ->> 0, :type, :name, n.value ->> 1, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :group_id, :member_of, :template_id, :template_at, :schedule_id
+  :slot_at, :start_deadline, :group_id, :member_of, :template_id, :template_at, :schedule_id,
+  :metadata
 FROM json_each(:jobs) AS n;
 
 -- @wait_batch

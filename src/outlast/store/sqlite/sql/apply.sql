@@ -5,13 +5,14 @@ DELETE FROM temp.outlast_changes;
 INSERT INTO temp.outlast_changes (
   n, job, token, guard, to_state, run_status, result, kind, reason, end_reason, error, delay,
   failures, losses, yields_to_cancel, successor, successor_delay, artifacts, expected_state,
-  exit_code, log_path, run_id, member_of
+  exit_code, log_path, run_id, detail, member_of
 )
 SELECT
   c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5,
   c.value ->> 6, c.value ->> 7, c.value ->> 7, c.value ->> 8, coalesce(c.value ->> 9, 0),
   c.value ->> 10, c.value ->> 11, coalesce(c.value ->> 12, 0), c.value ->> 13, c.value ->> 14,
-  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18, c.value ->> 19, j.member_of
+  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18, c.value ->> 19,
+  c.value ->> 20, j.member_of
 FROM json_each(:changes) AS c
 LEFT JOIN outlast_jobs AS j ON j.id = c.value ->> 0;
 
@@ -181,12 +182,12 @@ WHERE c.accepted AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
   retry_of, root, group_id, member_of, template_id, template_at, schedule_id,
-  active_key
+  active_key, metadata
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now, j.slot_at,
   j.seq, coalesce(j.root, j.seq), j.group_id, j.member_of, j.template_id, j.template_at,
-  j.schedule_id, j.active_key
+  j.schedule_id, j.active_key, j.metadata
 FROM temp.outlast_changes AS c
 CROSS JOIN outlast_jobs AS j ON j.seq = c.job
 WHERE c.accepted AND c.successor IS NOT NULL
@@ -261,13 +262,17 @@ WHERE scope = 'active'
   );
 
 -- @events
--- The error of a failed run is in its record; any other error is the detail of the event.
+-- The error of a failed run is in its record; any other error is the detail of the event, unless
+-- the change has another.
 INSERT INTO outlast_events (job, at, kind, token, run_id, reason, detail)
 SELECT
   c.job, :now, CASE WHEN c.accepted THEN c.kind ELSE 'late_write_refused' END, c.token,
   CASE WHEN c.accepted THEN coalesce(r.run_id, o.run_id) END,
   CASE WHEN c.accepted THEN c.end_reason ELSE c.to_state END,
-  CASE WHEN c.accepted AND c.run_status IS NOT 'failed' THEN c.error END
+  CASE
+    WHEN c.accepted
+    THEN coalesce(c.detail, CASE WHEN c.run_status IS NOT 'failed' THEN c.error END)
+  END
 FROM temp.outlast_changes AS c
 LEFT JOIN outlast_runs AS r
   ON r.job = c.job AND r.token = c.token AND (c.run_status IS NOT NULL OR c.guard = 'adrift')

@@ -44,7 +44,9 @@ SELECT
   (
     SELECT h.job_id FROM outlast_keys AS h
     WHERE h.scope = 'active' AND h.key = j.active_key AND h.bucket = ''
-  )
+  ),
+  j.metadata,
+  (SELECT json_group_array(h.label) FROM outlast_labels AS h WHERE h.job = j.seq)
 FROM outlast_jobs AS j
 LEFT JOIN outlast_waiting AS w ON w.job = j.seq
 LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
@@ -72,6 +74,13 @@ SELECT * FROM (
   SELECT 'event', json_array('events id=' || x.id), '', NULL
   FROM outlast_events AS x
   WHERE x.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.seq = x.job)
+  LIMIT :limit
+)
+UNION ALL
+SELECT * FROM (
+  SELECT 'label', json_array('labels label=' || x.label || ' job=' || x.job), x.label, NULL
+  FROM outlast_labels AS x
+  WHERE NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.seq = x.job)
   LIMIT :limit
 )
 UNION ALL

@@ -177,7 +177,7 @@ DELETE FROM outlast_waiting WHERE job IN (SELECT job FROM temp.outlast_selected)
 SELECT json_group_array(
   json_array(
     j.id, o.token, o.run_id, j.type, j.params, j.delivery, o.failures, o.losses, j.max_attempts,
-    j.slot_at
+    j.slot_at, j.metadata
   )
 )
 FROM temp.outlast_selected AS p

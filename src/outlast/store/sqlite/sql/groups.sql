@@ -143,5 +143,14 @@ WHERE g.id = :group
   AND (:queue IS NULL OR s.queue = :queue)
   AND (:type IS NULL OR s.type = :type)
   AND (:states IS NULL OR s.state IN (SELECT value FROM json_each(:states)))
+  AND (
+    :labels IS NULL
+    OR NOT EXISTS (
+      SELECT 1 FROM json_each(:labels) AS l
+      WHERE NOT EXISTS (
+        SELECT 1 FROM outlast_labels AS h WHERE h.label = l.value AND h.job = j.seq
+      )
+    )
+  )
 ORDER BY j.seq DESC
 LIMIT :limit;

@@ -60,9 +60,22 @@ FROM (
   SELECT * FROM (
     SELECT w.job FROM outlast_waiting AS w
     WHERE w.state IN (SELECT value FROM json_each(:states))
+      AND EXISTS (
+        SELECT 1 FROM json_each(:states) AS s
+        WHERE s.value IN ('blocked', 'scheduled', 'queued', 'retry_wait')
+      )
       AND (:before IS NULL OR w.job < :before)
       AND (:queue IS NULL OR w.queue = :queue)
       AND (:type IS NULL OR w.type = :type)
+      AND (
+        :labels IS NULL
+        OR NOT EXISTS (
+          SELECT 1 FROM json_each(:labels) AS l
+          WHERE NOT EXISTS (
+            SELECT 1 FROM outlast_labels AS h WHERE h.label = l.value AND h.job = w.job
+          )
+        )
+      )
     ORDER BY w.job DESC
     LIMIT :limit
   )
@@ -74,6 +87,15 @@ FROM (
       AND (:before IS NULL OR o.job < :before)
       AND (:queue IS NULL OR o.queue = :queue)
       AND (:type IS NULL OR j.type = :type)
+      AND (
+        :labels IS NULL
+        OR NOT EXISTS (
+          SELECT 1 FROM json_each(:labels) AS l
+          WHERE NOT EXISTS (
+            SELECT 1 FROM outlast_labels AS h WHERE h.label = l.value AND h.job = o.job
+          )
+        )
+      )
     ORDER BY o.job DESC
     LIMIT :limit
   )
@@ -87,6 +109,15 @@ FROM (
       AND (:before IS NULL OR i.job < :before)
       AND (:queue IS NULL OR i.queue = :queue)
       AND (:type IS NULL OR j.type = :type)
+      AND (
+        :labels IS NULL
+        OR NOT EXISTS (
+          SELECT 1 FROM json_each(:labels) AS l
+          WHERE NOT EXISTS (
+            SELECT 1 FROM outlast_labels AS h WHERE h.label = l.value AND h.job = i.job
+          )
+        )
+      )
     ORDER BY i.job DESC
     LIMIT :limit
   )
@@ -95,6 +126,35 @@ FROM (
 ) AS found
 CROSS JOIN outlast_job_state AS s ON s.seq = found.job
 ORDER BY s.seq DESC;
+
+-- @label_counts
+-- How many jobs have each label, counted up to :most.
+SELECT
+  l.value,
+  (SELECT count(*) FROM (SELECT 1 FROM outlast_labels AS h WHERE h.label = l.value LIMIT :most))
+FROM json_each(:labels) AS l;
+
+-- @find_label
+-- From the newest job with :label down until the page is full.
+SELECT s.*
+FROM outlast_labels AS n
+CROSS JOIN outlast_job_state AS s ON s.seq = n.job
+WHERE n.label = :label
+  AND n.job < coalesce(:before, 9223372036854775807)
+  AND (:queue IS NULL OR s.queue = :queue)
+  AND (:type IS NULL OR s.type = :type)
+  AND (:states IS NULL OR s.state IN (SELECT value FROM json_each(:states)))
+  AND (
+    :labels IS NULL
+    OR NOT EXISTS (
+      SELECT 1 FROM json_each(:labels) AS l
+      WHERE NOT EXISTS (
+        SELECT 1 FROM outlast_labels AS h WHERE h.label = l.value AND h.job = n.job
+      )
+    )
+  )
+ORDER BY n.job DESC
+LIMIT :limit;
 
 -- @find_id
 -- All characters of an id sort before `~`.

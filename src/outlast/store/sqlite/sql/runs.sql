@@ -27,6 +27,23 @@ CROSS JOIN outlast_events AS e ON e.job = j.seq
 WHERE j.id = :id
 ORDER BY e.id;
 
+-- @refusals
+-- The event of the last ended run, if that was a refusal; before the first run of a linked job the
+-- event that ended its predecessor.
+SELECT l.key, e.at, e.detail
+FROM json_each(:ids) AS l
+CROSS JOIN outlast_jobs AS j ON j.id = l.value
+LEFT JOIN outlast_waiting AS w ON w.job = j.seq
+LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
+LEFT JOIN outlast_ends AS d ON d.job = j.seq
+CROSS JOIN outlast_events AS e
+  ON e.job = CASE WHEN coalesce(w.token, o.token - 1, d.token) = 0 THEN j.retry_of ELSE j.seq END
+WHERE e.reason = 'unfit_params'
+  AND CASE coalesce(w.token, o.token - 1, d.token)
+    WHEN 0 THEN e.kind = 'chained'
+    ELSE e.kind = 'unfit' AND e.token = coalesce(w.token, o.token - 1, d.token)
+  END;
+
 -- @events_of_no_job
 SELECT e.id, e.at, NULL, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM (

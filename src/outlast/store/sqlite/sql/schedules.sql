@@ -151,13 +151,14 @@ WHERE f.value ->> 10 IS NOT NULL;
 -- @job_batch
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, group_id, template_id, template_at, schedule_id, active_key
+  slot_at, start_deadline, group_id, template_id, template_at, schedule_id, active_key,
+  metadata
 )
 SELECT
   j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3,
   j.value ->> 4, j.value ->> 5, j.value ->> 6, :now,
   j.value ->> 7, j.value ->> 8, j.value ->> 9,
-  j.value ->> 10, j.value ->> 11, j.value ->> 12, j.value ->> 16
+  j.value ->> 10, j.value ->> 11, j.value ->> 12, j.value ->> 16, j.value ->> 17
 FROM json_each(:jobs) AS j;
 
 -- @wait_batch

@@ -78,6 +78,7 @@ CREATE TEMP TABLE outlast_changes (
   exit_code INTEGER,
   log_path TEXT,
   run_id TEXT,
+  detail TEXT,
   member_of INTEGER,
   state_before TEXT,
   accepted INTEGER NOT NULL DEFAULT 0,

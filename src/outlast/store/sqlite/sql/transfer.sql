@@ -52,7 +52,7 @@ SELECT
   j.template_at, j.schedule_id, coalesce(w.state, e.state), e.reason, e.at,
   coalesce(w.priority, e.priority), coalesce(w.position, e.position),
   coalesce(w.available_at, e.available_at), coalesce(w.token, e.token),
-  coalesce(w.failures, e.failures), coalesce(w.losses, e.losses), j.active_key
+  coalesce(w.failures, e.failures), coalesce(w.losses, e.losses), j.active_key, j.metadata
 FROM outlast_jobs AS j
 LEFT JOIN outlast_ends AS e ON e.job = j.seq
 LEFT JOIN outlast_waiting AS w ON w.job = j.seq
@@ -196,12 +196,12 @@ UPDATE outlast_jobs SET params = :params WHERE id = :id AND params <> :params;
 INSERT INTO outlast_jobs (
   seq, id, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
   start_deadline, retry_of, root, group_id, member_of, template_id, template_at, schedule_id,
-  active_key
+  active_key, metadata
 )
 SELECT
   :seq, :id, :type, :name, :queue, :delivery, :params, :max_attempts, :created_at, :slot_at,
   :start_deadline, p.seq, coalesce(p.root, p.seq), :group_id, g.seq, :template_id, :template_at,
-  :schedule_id, :active_key
+  :schedule_id, :active_key, :metadata
 FROM (SELECT 1)
 LEFT JOIN outlast_jobs AS p ON p.id = :retry_of
 LEFT JOIN outlast_groups AS g ON g.id = :member_of

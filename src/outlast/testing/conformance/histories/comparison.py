@@ -101,6 +101,7 @@ class StoreComparison:
         """Compare every job, every list, and the history of what was touched since last time."""
         jobs, *_ = self.both(lambda store: _view(store, self.known, self.touched, self.groups))
         self.both(lambda store: store.reservations(limit=MANY))
+        self.both(lambda store: store.refusals(sorted(self.touched)))
         self.touched.clear()
         self._since = 0
         self._saw(jobs)
@@ -176,6 +177,9 @@ async def _stream(store: Store) -> list[EventRecord]:
 
 async def _listed(store: Store) -> list[list[JobId]]:
     pages = [await store.peek(queue, limit=MANY) for queue in QUEUES]
+    labelled = Filter(labels=frozenset({"tag:a"}))
+    pages.append(await store.find(labelled, limit=MANY))
+    pages.append(await store.find(replace(labelled, states=WAITING), limit=MANY))
     pages.append(await store.find(Filter(), limit=PAGE))
     if pages[-1]:
         pages.append(await store.find(Filter(), limit=MANY, before=pages[-1][-1].seq))

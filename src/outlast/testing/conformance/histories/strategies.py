@@ -26,12 +26,14 @@ from outlast.core.event import (
     Snoozed,
     Stopped,
     Succeeded,
+    Unfit,
 )
 from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit
+from outlast.core.refusals import Refusals
 from outlast.core.run import LeaseHolder
 from outlast.core.schedule import JobBlueprint, Plan, SlotOutcome, TimeRule
 from outlast.core.state import Loss, State
@@ -50,6 +52,9 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 LONG: Final = f'"{"ö" * 1100}"'
 """JSON, params as well as an error, that some stores keep apart from its job."""
+
+METADATA: Final = ('{"tags":["a","b"]}', '{"headers":{"h":"1"},"tags":["a"],"meta":{"n":1,"o":{}}}')
+"""Stored texts; the label `tag:a` belongs to both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,7 @@ class JobDraft:
     slot: int | None
     key: DedupeKey | None
     active_key: str | None
+    metadata: str | None
     repeats: int | None
     retries: int | None
 
@@ -92,6 +98,7 @@ class JobDraft:
             slot=None if self.slot is None else _slot(self.slot),
             key=self.key,
             active_key=self.active_key,
+            metadata=self.metadata,
             retry_of=_back(known, self.retries),
         )
 
@@ -131,6 +138,7 @@ DRAFTS = st.builds(
     slot=_mostly(12, None, -1, 0, 1),
     key=_mostly(12, None, DedupeKey(key="k"), DedupeKey(key="k", bucket="b"), DedupeKey(key="l")),
     active_key=_mostly(4, None, "x", "x", "y"),
+    metadata=_mostly(4, None, *METADATA, "{}"),
     repeats=_mostly(20, None, 0, 1),
     retries=_mostly(12, None, 0, 1, 2, 3),
 )
@@ -155,6 +163,8 @@ PLANS: Final = tuple(
 )
 """Schedules whose slots are those of the drafts, or their own."""
 
+_REFUSED: Final = Refusals(count=3, since=START, workers=("worker-1", "worker-2"))
+
 EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
     {
         State.RUNNING: (
@@ -165,6 +175,9 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
             Released("drain"),
             Snoozed(ZERO),
             Snoozed(HOUR, "later"),
+            Unfit("no field", "worker-1", HOUR),
+            Unfit("no field", "worker-2", HOUR, _REFUSED, age=SECOND),
+            Unfit(LONG, "worker-1", ZERO),
             CancelRequested("enough"),
             CancelRequested("enough"),
             CancelRequested(),
@@ -197,7 +210,7 @@ def _step(verb: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[S
 
 _BACK = st.integers(0, 7)
 _PICKS = st.lists(
-    st.tuples(_mostly(2, True, False), _BACK, st.integers(0, 15)), min_size=1, max_size=5
+    st.tuples(_mostly(2, True, False), _BACK, st.integers(0, 18)), min_size=1, max_size=5
 )
 _SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
 _LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])

@@ -34,6 +34,9 @@ from outlast.store.keyvalue.pacing import BUSY_OR_UNAVAILABLE, RequestPace
 MOST_WRITES: Final = 100
 """Writes in one transaction."""
 
+LEAST_WRITES: Final = 10
+"""Writes that one transaction must take: the most that are never split."""
+
 MOST_BYTES: Final = 3_500_000
 """Bytes of one transaction: AWS takes 4 MB."""
 
