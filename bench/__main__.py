@@ -48,6 +48,7 @@ ELSEWHERE = {
     "outages": "bench.pg.outages",
     "keyvalue": "bench.keyvalue",
     "takeover": "bench.takeover",
+    "due": "bench.due",
     "intervals": "bench.intervals",
     "start": "bench.start",
     "producers": "bench.producers",

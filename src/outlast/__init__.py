@@ -80,6 +80,7 @@ if _typing.TYPE_CHECKING:
     from outlast.jobs.bulk import BulkResult
     from outlast.jobs.enqueue_many import PartialEnqueueError
     from outlast.jobs.envelopes import PayloadCodec
+    from outlast.jobs.group_results import MemberResult
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
     from outlast.jobs.job_search import JobPage
@@ -131,6 +132,7 @@ __all__ = [
     "LeaseLost",
     "Lineage",
     "LogLine",
+    "MemberResult",
     "NoWorkerAvailable",
     "OperatorError",
     "Outlast",
@@ -286,6 +288,7 @@ _NAMES_BY_MODULE: _typing.Final = {
     "outlast.jobs.queue_declaration": ("DeclaredQueue",),
     "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
     "outlast.jobs.envelopes": ("PayloadCodec",),
+    "outlast.jobs.group_results": ("MemberResult",),
     "outlast.jobs.groups": ("GroupHandle",),
     "outlast.jobs.handle": ("Handle",),
     "outlast.jobs.jobtype": (

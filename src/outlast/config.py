@@ -62,6 +62,7 @@ class SettingOptions(TypedDict, total=False):
     prefetch: int
     logs: str | PathLike[str]
     log_capture: LogCapture
+    uvloop: bool
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -100,6 +101,7 @@ class Settings:
         log_capture: Whether what runs log is kept with them, unless their type says otherwise:
             True, False, or a level such as "WARNING" (from INFO). On etcd and DynamoDB only types
             that ask for it are captured.
+        uvloop: Whether the processes of `outlast worker` run on uvloop, if it is installed (True).
 
     Raises:
         ValueError: A value is out of range; the message names the setting.
@@ -122,6 +124,7 @@ class Settings:
     prefetch: int
     logs: Path
     log_capture: LogCapture
+    uvloop: bool
     _unset: frozenset[str] = field(repr=False, compare=False)  # settings with the store's default
 
     def __init__(
@@ -144,6 +147,7 @@ class Settings:
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
         log_capture: LogCapture = True,
+        uvloop: bool = True,
     ) -> None:
         defaults = {"tick": (tick, TICK), "poll": (poll, POLL)}
         defaults["transaction"] = transaction, TRANSACTION
@@ -171,6 +175,7 @@ class Settings:
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         object.__setattr__(self, "logs", Path(logs))
         object.__setattr__(self, "log_capture", _log_capture(log_capture))
+        object.__setattr__(self, "uvloop", _flag(uvloop, what="uvloop"))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
@@ -268,6 +273,12 @@ def _reservation(value: Duration) -> timedelta:
             f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"'
         )
     return span
+
+
+def _flag(value: bool, *, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{what} is {value!r:.60}; use True or False")
+    return value
 
 
 def _max_unfit(value: Duration) -> timedelta:

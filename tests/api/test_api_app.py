@@ -163,6 +163,7 @@ WRONG_SETTINGS = [
     ({"concurrency": True}, "concurrency is True; use a whole number"),
     ({"prefetch": -1}, "prefetch is -1; it must lie in 0…100,000"),
     ({"prune_batch": 1.5}, "prune_batch is 1.5; use a whole number"),
+    ({"uvloop": "no"}, "uvloop is 'no'; use True or False"),
 ]
 
 
@@ -225,6 +226,7 @@ def test_the_defaults_are_those_of_the_design():
         "prune_batch": "500",
         "concurrency": "10",
         "prefetch": "1500",
+        "uvloop": "True",
     }
     assert Settings(retention=None).retention is None
 

@@ -66,6 +66,7 @@ SEVERAL = {
     "add_refused_among_good",
     "add_with_everything",
     "apply_mixed",
+    "claim_and_count",
     "claim_large",
     "claim_some",
     "group_close_by_several",

@@ -20,6 +20,7 @@ from outlast import (
     JobPage,
     JobType,
     Lineage,
+    MemberResult,
     Outlast,
     Pause,
     Queue,
@@ -240,7 +241,10 @@ async def main() -> None:
     group = await app.groups.start(
         [send_invoice.bind(1), fetch.bind("https://…")], mode="sequential"
     )
-    assert_type(group, GroupHandle)
+    assert_type(group, GroupHandle[Receipt | bytes])
+    assert_type(await group.results(wait="5s"), list[MemberResult[Receipt | bytes]])
+    both = await app.groups.start([fetch.bind("https://…"), fetch.bind("https://…")])
+    assert_type([each.result() for each in await both.results()], list[bytes])
     assert_type(await group.wait(timeout="5s"), Group)
     assert_type((await group.read()).progress, float)
     assert_type(await group.jobs(states=[State.FAILED], limit=10), list[Job])

@@ -41,13 +41,14 @@ def counting(path):
 
 
 async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
-    """With the default settings."""
+    """With the default settings, also if a job is due in an hour."""
     app, loop = Outlast(counting), asyncio.get_running_loop()
 
     @app.job
     async def noop() -> None: ...
 
     async with app, app.worker():
+        await noop.options(delay="1h").enqueue()
         await (await noop.enqueue()).wait(SOON)
         resting = counting.asked["claim"] + EMPTY_POLLS_BEFORE_BACKOFF
         await until(lambda: counting.asked["claim"] >= resting, within=60)

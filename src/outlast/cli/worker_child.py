@@ -22,6 +22,7 @@ from outlast.process_identity import keep_mark
 from outlast.scheduler.loop import sync_declared
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import WorkerEngine
+from outlast.worker.event_loop import loop_factory
 from outlast.worker.maintenance.pruner import dump_retentions
 from outlast.worker.supervisor.child_main import WorkerChild, orphan_timeout, watch_lifeline
 from outlast.worker.supervisor.child_process import DUMP_SIGNAL
@@ -65,7 +66,8 @@ def main(order: dict[str, Any]) -> int:
     except OutlastError as error:
         send_sync(line, "unusable", why=str(error))
         return WorkerExit.UNUSABLE
-    asyncio.run(_work(app, engine, held, line, fds["lifeline"]))
+    with asyncio.Runner(loop_factory=loop_factory(uvloop=app.settings.uvloop)) as runner:
+        runner.run(_work(app, engine, held, line, fds["lifeline"]))
     return WorkerExit.OK
 
 

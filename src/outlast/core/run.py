@@ -1,7 +1,8 @@
 """Runs: one attempt at a job, opened by a claim and ended once."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from outlast.core.delivery import Delivery
@@ -78,6 +79,27 @@ class Claim:
     def lease(self) -> Lease:
         """The lease of this claim."""
         return Lease(self.job_id, self.token)
+
+
+class Claims(list[Claim]):
+    """The claims of one call, in claim order, and what the call saw of its queue.
+
+    `due_in` is a time before which no other job of the queue becomes due, as far as is known: None
+    says nothing. `waiting` counts the jobs that are left to claim, if the call asked for that.
+    """
+
+    __slots__ = ("due_in", "waiting")
+
+    def __init__(
+        self,
+        claims: Iterable[Claim] = (),
+        *,
+        due_in: timedelta | None = None,
+        waiting: int | None = None,
+    ) -> None:
+        super().__init__(claims)
+        self.due_in = due_in
+        self.waiting = waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,31 @@ def able(job: Job, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
     ]
 
 
+def capacity_beside(
+    holder: LeaseHolder,
+    concurrency: int,
+    *,
+    queue: str,
+    types: frozenset[str],
+    workers: Iterable[WorkerRecord],
+) -> int:
+    """Return the capacity of all other processes that claim jobs of these types from the queue.
+
+    The process has `concurrency` slots; the holder's worker may have further processes.
+    """
+    known = {worker.holder: worker for worker in workers}
+    own = known.pop(holder, None)
+    others = [
+        worker.capacity
+        for worker in known.values()
+        if worker.is_alive
+        and not worker.is_stopping
+        and queue in worker.queues
+        and not types.isdisjoint(worker.types)
+    ]
+    return sum(others) + (max(0, own.capacity - concurrency) if own is not None else 0)
+
+
 def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[LeaseHolder, int]) -> int:
     """Return how many execution slots of these workers are in use.
 

@@ -14,7 +14,6 @@ app = Outlast(
     lease="2s",
     renew="500ms",
     tick="250ms",
-    prefetch=0,  # the workers share the small jobs evenly
 )
 
 

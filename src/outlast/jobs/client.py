@@ -16,7 +16,7 @@ from outlast.core.failure import split_error
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, read_json, repr_short, truncate
-from outlast.core.state import State
+from outlast.core.state import FINAL, State
 from outlast.errors import (
     JobNotSucceeded,
     OutlastError,
@@ -83,7 +83,7 @@ class Client:
         self.dump_params = dump_params
         self.settings = settings
         self.leaving: set[asyncio.Future[None]] = set()
-        self._load_result = load_result
+        self.load_result = load_result
         self._use_store(store, ids)
 
     def _use_store(self, store: Store, ids: Ids) -> None:
@@ -178,15 +178,9 @@ class Client:
         last = runs[-1] if runs else None
         if job.state is State.SUCCEEDED:
             text = self.envelopes.unwrap_result(None if last is None else last.result, job)
-            return self._load_result(job.type, text)
+            return self.load_result(job.type, text)
         error = None if last is None else self.envelopes.reveal(last).error
-        detail = _detail(None if last is None else last.error)
-        raise JobNotSucceeded(
-            f'job {job.id} of type "{job.type}" ended {job.state} ({_reason(job)}){detail}; '
-            "it has no result",
-            state=job.state,
-            error=error,
-        )
+        raise not_succeeded(job.id, job.type, job.state, job.reason, error)
 
     async def cancel(self, job_id: JobId, *, reason: str | None = None) -> State:
         """Cancel the last job of a retry chain, or ask it to stop; return its state.
@@ -229,16 +223,27 @@ class Client:
             self._is_open = True
 
 
-def _reason(job: Job) -> str | None:
-    """Return why the job ended for an error text, which never shows what was decoded."""
-    return "encrypted" if isinstance(job.reason, PlainText) else readable(job.reason)
+def not_succeeded(
+    job_id: JobId, kind: str, state: State, reason: str | None, error: str | None
+) -> JobNotSucceeded:
+    """Return the error for a job whose result is wanted and that has none.
+
+    Its message never shows what was decoded.
+    """
+    why = "encrypted" if isinstance(reason, PlainText) else readable(reason)
+    verb = "ended" if state in FINAL else "is"
+    return JobNotSucceeded(
+        f'job {job_id} of type "{kind}" {verb} {state} ({why}){_detail(error)}; it has no result',
+        state=state,
+        error=error,
+    )
 
 
 def _detail(error: str | None) -> str:
-    """Return the last line of a stored error; of an encoded one its class, never its message."""
+    """Return the last line of an error; of an encoded one its class, never its message."""
     if error is None or not error.strip():
         return ""
-    if label(error) is not None:
+    if isinstance(error, PlainText) or label(error) is not None:
         return f": {split_error(error).type or 'error'}"
     return f": {error.strip().splitlines()[-1][:200]}"
 

@@ -5,7 +5,7 @@ import builtins
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.group import (
@@ -35,6 +35,7 @@ from outlast.jobs.client import Client
 from outlast.jobs.completion import until_over
 from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.group_closing import end_remaining_members
+from outlast.jobs.group_results import MemberResult, read_results
 from outlast.jobs.jobtype import Bound, plan_of
 from outlast.jobs.options import JobFactory
 from outlast.store.contract import Store
@@ -42,6 +43,9 @@ from outlast.store.contract.jobs import Added, Filter
 
 ModeName = Literal["parallel", "sequential"]
 OnFailureName = Literal["stop", "continue", "skip"]
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 MAX_MEMBERS: Final = 100_000
 """Members of one group; all are held in memory and checked before the first is stored."""
@@ -56,8 +60,8 @@ _MAX_PAGE: Final = 10_000
 _MAX_ID_LENGTH: Final = 64
 
 
-class GroupHandle:
-    """A caller's handle on one group: wait for it, read it, list its jobs, cancel it."""
+class GroupHandle(Generic[R_co]):
+    """A caller's handle on one group: wait for it, read its results, list its jobs, cancel it."""
 
     __slots__ = ("_client", "id")
 
@@ -91,6 +95,22 @@ class GroupHandle:
         if not is_known:
             raise missing(self.id)
         return await self.read()
+
+    async def results(self, *, wait: Duration | bool = False) -> list[MemberResult[R_co]]:
+        """Return how each member ended, in the order in which they were given.
+
+        A member that failed is in the list with its state and error; `result()` of it raises
+        JobNotSucceeded. Raises JobNotFound if members were pruned.
+
+        Args:
+            wait: Wait until all members have ended: True, or at most that long, such as "30s";
+                then WaitTimeout. Without it a member that has not ended has no value.
+        """
+        if wait is not False:
+            group = await self.wait(None if wait is True else wait)
+        else:
+            group = await self.read()
+        return await read_results(self._client, self.id, group.total)
 
     async def jobs(
         self,
@@ -137,12 +157,12 @@ class GroupManager:
 
     async def start(
         self,
-        bound: Iterable[Bound[Any]],
+        bound: Iterable[Bound[R]],
         *,
         mode: ModeName = "parallel",
         on_failure: OnFailureName | None = None,
         name: str | None = None,
-    ) -> GroupHandle:
+    ) -> GroupHandle[R]:
         """Store jobs as one group: `await app.groups.start([…], mode="sequential")`.
 
         All members are checked first, and none runs before all are stored. If one cannot be
@@ -192,11 +212,11 @@ class GroupManager:
         store = await self._client.store()
         return await store.find_groups(limit=check_page(limit), before=before)
 
-    def handle(self, group_id: str) -> GroupHandle:
+    def handle(self, group_id: str) -> GroupHandle[Any]:
         """Return a handle on a group id, whether the group exists or not."""
         return self._handle(group_id)
 
-    def _handle(self, group_id: str) -> GroupHandle:
+    def _handle(self, group_id: str) -> GroupHandle[Any]:
         return GroupHandle(group_id_of(group_id), self._client)
 
     async def cancel(self, group_id: str, reason: str | None = None) -> Group:

@@ -6,14 +6,17 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from typing import Protocol
 
-from outlast.core.run import Claim, LeaseHolder
+from outlast.core.run import Claim, Claims, LeaseHolder
 from outlast.core.transition import may_be_prefetched
 from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
 from outlast.store.contract.jobs import Jobs
 from outlast.store.contract.notifications import Notification
+from outlast.store.contract.workers import Workers
 from outlast.telemetry.outage_log import OutageLog
+from outlast.worker.fair_share import FairShare
 from outlast.worker.prefetch import MAX_PREFETCH_WAIT_S, PrefetchBudget
 
 log = logging.getLogger("outlast.worker")
@@ -39,6 +42,16 @@ MAX_EMPTY_POLL_S = 1.5
 PREFETCH_REVIEW_INTERVAL_S = 0.5
 """Seconds between two reviews of the prefetched jobs."""
 
+DUE_MARGIN_S = 0.001
+"""Seconds that a look at the next due time comes late, rather than a moment early."""
+
+FIRST_DUE_BACKOFF_S = 0.02
+"""Seconds between two looks at due times after one in vain; doubled for each, up to `poll`."""
+
+
+class DispatchStore(Jobs, Workers, Protocol):
+    """The part of a store that the dispatcher uses."""
+
 
 class DispatchTarget(Protocol):
     """The execution pool as the dispatcher sees it."""
@@ -60,12 +73,12 @@ class DispatchTarget(Protocol):
 class Dispatcher:
     """Fills the execution pool from the store.
 
-    Notifications wake it early. Polling alone is sufficient for correctness.
+    Notifications and the next due time wake it early. Polling alone is sufficient for correctness.
     """
 
     def __init__(
         self,
-        store: Jobs,
+        store: DispatchStore,
         holder: LeaseHolder,
         pool: DispatchTarget,
         *,
@@ -86,6 +99,7 @@ class Dispatcher:
         self._types = types
         self._concurrency = concurrency
         self._budget = PrefetchBudget(concurrency=concurrency, limit=prefetch)
+        self._may_share = prefetch > 0
         self._lease = lease
         self._poll = poll.total_seconds()
         self._outage = OutageLog(log, "claim jobs")
@@ -95,6 +109,10 @@ class Dispatcher:
         self._stopping = False
         self._is_sealed = False
         self._loop = asyncio.get_running_loop()
+        self._fair = FairShare(store, holder, concurrency=concurrency, time=self._loop.time)
+        self._due_at = inf  # time of the loop at which the next job becomes due, if one is known
+        self._is_due_look = False  # a due time, not a poll or a notification, causes this claim
+        self._vain_due_looks = 0
         self._wake = asyncio.Event()
         self._may_prefetch = True
         self._empty_polls = 0
@@ -138,18 +156,22 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Claim jobs until `stop`."""
-        while not self._stopping:
-            self._wake.clear()
-            self._return_excess()
-            claimed = await self._claim_and_log_errors() if self._wants_more() else 0
-            if not claimed:
-                await self._pause()
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                self._due_at = inf
+                self._return_excess()
+                claimed = await self._claim_and_log_errors() if self._wants_more() else 0
+                if not claimed:
+                    await self._pause()
+        finally:
+            await self._fair.close()
 
     async def run_once(self) -> int:
         """Claim from each queue in turn while there is capacity; return the number of jobs."""
         claimed = 0
         for queue in tuple(self._queues):
-            limit, prefetch = self._capacity()
+            limit, prefetch = self._capacity(queue)
             if limit + prefetch:
                 claimed += await self._claim(queue, limit, prefetch)
         self._queues.rotate(-1)
@@ -163,7 +185,9 @@ class Dispatcher:
             limit=limit,
             prefetch=prefetch,
             lease=self._lease,
+            count=self._to_count(queue),
         )
+        self._learn(queue, claims, is_full=len(claims) >= limit + prefetch)
         if limit:
             # A job that must start at once was next: until none is, claim only what can start.
             self._last_full_claim = self._loop.time()
@@ -177,19 +201,39 @@ class Dispatcher:
         self._on_claimed(claims)
         return len(claims)
 
+    def _learn(self, queue: str, claims: Claims, *, is_full: bool) -> None:
+        """Record what a claim said beside its jobs; a full one means that more may wait."""
+        self._fair.claimed(queue, claims.waiting)
+        if is_full and self._may_share:
+            self._fair.refresh(self._queues, self._types)
+        if claims.due_in is not None:
+            self._due_at = min(self._due_at, self._loop.time() + claims.due_in.total_seconds())
+
     def _wants_more(self) -> bool:
         # From time to time the prefetched jobs run out before the refill. The next claim then has
         # free slots and accepts any job.
         is_fair = self._loop.time() - self._last_full_claim < MAX_PREFETCH_ONLY_S
-        target = self._prefetch_capacity() + len(self._pool.prefetched) if is_fair else 0
+        most = max((self._prefetch_capacity(queue) for queue in self._queues), default=0)
+        target = most + len(self._pool.prefetched) if is_fair else 0
         self._refill_below = self._concurrency + target // 2
         return self.claimed_count < self._refill_below
 
-    def _prefetch_capacity(self) -> int:
-        """Return how many more jobs to prefetch."""
+    def _prefetch_capacity(self, queue: str) -> int:
+        """Return how many more jobs to prefetch from the queue."""
         if self._is_stuck or not self._may_prefetch:
             return 0
-        return self._budget.room(self._pool.prefetched)
+        room = self._budget.room(self._pool.prefetched)
+        return self._fair.room(queue, self._held, room)
+
+    def _to_count(self, queue: str) -> int:
+        """Return how many jobs a claim is to count, for the share of the next one."""
+        room = min(MAX_PREFETCH_PER_CLAIM, self._budget.room(self._pool.prefetched))
+        return self._fair.to_count(queue, self._held, max(room, self._concurrency))
+
+    @property
+    def _held(self) -> int:
+        """How many claimed jobs wait for a slot; prefetched jobs with a free slot do not."""
+        return max(0, self.claimed_count - self._concurrency)
 
     @property
     def _is_stuck(self) -> bool:
@@ -197,12 +241,12 @@ class Dispatcher:
         is_full = self.claimed_count >= self._concurrency
         return is_full and self._loop.time() - self._last_change > MAX_PREFETCH_WAIT_S
 
-    def _capacity(self) -> tuple[int, int]:
+    def _capacity(self, queue: str) -> tuple[int, int]:
         """Return how many jobs to claim for free slots, and how many to prefetch."""
         most = self._lease_capacity()
         free = max(0, self._concurrency - self.claimed_count)
         limit = min(most, MAX_STARTS_PER_CLAIM, free)
-        return limit, min(most - limit, MAX_PREFETCH_PER_CLAIM, self._prefetch_capacity())
+        return limit, min(most - limit, MAX_PREFETCH_PER_CLAIM, self._prefetch_capacity(queue))
 
     def _return_excess(self) -> None:
         """Release prefetched jobs that would wait too long; another worker may be idle."""
@@ -248,6 +292,8 @@ class Dispatcher:
             log.info("claiming resumed")
             self._is_sealed = False
         self._empty_polls = 0 if claimed else self._empty_polls + 1
+        self._vain_due_looks = 0 if claimed else self._vain_due_looks + self._is_due_look
+        self._is_due_look = False
         if not claimed and not self._is_busy():
             self.idle.set()
         return claimed
@@ -258,9 +304,22 @@ class Dispatcher:
         pause = longest if is_idle else self._poll
         if self.claimed_count:
             pause = min(pause, PREFETCH_REVIEW_INTERVAL_S)
+        until_due = self._until_due()
+        self._is_due_look = until_due < pause
         with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
+            async with asyncio.timeout(min(pause, until_due)):
                 await self._wake.wait()
+                self._is_due_look = False
+
+    def _until_due(self) -> float:
+        """Return the seconds until the next job becomes due, more after looks in vain.
+
+        Another worker claimed the job, or its queue is closed: then due times come too often.
+        """
+        vain = min(self._vain_due_looks, 10)
+        backoff = FIRST_DUE_BACKOFF_S * 2**vain if vain else 0.0
+        until_due = self._due_at - self._loop.time() + DUE_MARGIN_S
+        return max(0.0, until_due, min(backoff, self._poll))
 
 
 def _must_start_at_once(claim: Claim) -> bool:

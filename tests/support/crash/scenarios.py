@@ -87,9 +87,23 @@ async def add_with_everything(w: World, dead: JobId) -> None:
     await w.store.add([w.job(slot=slot, key=key, active_key="a", retry_of=dead, **TAGGED), w.job()])
 
 
+async def _none_due(w: World) -> None:
+    await w.add(delay=timedelta(hours=1))
+
+
 @scenario(some_waiting)
 async def claim_some(w: World, _: None) -> None:
     await w.claim(limit=3, prefetch=3)
+
+
+@scenario(some_waiting)
+async def claim_and_count(w: World, _: None) -> None:
+    await w.claim(limit=1, count=10)
+
+
+@scenario(_none_due)
+async def claim_of_nothing(w: World, _: None) -> None:
+    await w.claim()
 
 
 @scenario(some_waiting)

@@ -43,9 +43,15 @@ class World:
     async def add(self, **over: Any) -> JobId:
         return (await self.store.add([self.job(**over)]))[0].id
 
-    async def claim(self, limit: int = 10, prefetch: int = 0) -> list[Claim]:
+    async def claim(self, limit: int = 10, prefetch: int = 0, count: int = 0) -> list[Claim]:
         return await self.store.claim(
-            HOLDER, queue="default", types=TYPES, limit=limit, prefetch=prefetch, lease=LEASE
+            HOLDER,
+            queue="default",
+            types=TYPES,
+            limit=limit,
+            prefetch=prefetch,
+            lease=LEASE,
+            count=count,
         )
 
     async def started(self, **over: Any) -> Claim:

@@ -10,7 +10,7 @@ from outlast.core.decide import Change, Guard
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.core.ordering import sort_key
-from outlast.core.run import Claim, Lease, LeaseHolder
+from outlast.core.run import Claims, Lease, LeaseHolder
 from outlast.core.schedule import Firing
 from outlast.errors import StoreBusy, StoreUnavailable
 from outlast.store.contract.jobs import Added, Renewal
@@ -83,22 +83,27 @@ class RepeatingStore(KeyValueStore):
         limit: int,
         prefetch: int = 0,
         lease: timedelta,
-    ) -> list[Claim]:
+        count: int = 0,
+    ) -> Claims:
         """Claim until nothing failed; in claim order, as if it had been one claim."""
-        claims: list[Claim] = []
+        claims = Claims()
         is_whole = False
         with _armed(() if self._is_numbered and limit + prefetch > 1 else ALL):
             while not is_whole and len(claims) < limit + prefetch:
                 failed, now = self.faulty.failed.total(), max(0, limit - len(claims))
                 later = limit + prefetch - len(claims) - now
-                given = {"queue": queue, "types": types, "lease": lease}
+                given = {"queue": queue, "types": types, "lease": lease, "count": count}
                 try:
-                    claims += await super().claim(holder, limit=now, prefetch=later, **given)  # type: ignore[arg-type]
+                    more = await super().claim(holder, limit=now, prefetch=later, **given)  # type: ignore[arg-type]
                 except (StoreBusy, StoreUnavailable):
                     continue
+                claims = Claims([*claims, *more], due_in=more.due_in, waiting=more.waiting)
                 is_whole = self.faulty.failed.total() == failed
         jobs = {job.id: job for job in await self.get([claim.id for claim in claims]) if job}
-        return sorted(claims, key=lambda claim: sort_key(jobs[claim.id]))
+        claims.sort(key=lambda claim: sort_key(jobs[claim.id]))
+        if claims:
+            claims.due_in = None
+        return claims
 
 
 @contextmanager

@@ -10,16 +10,18 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.metadata import labels_of
 from outlast.core.overview import JobCounts
-from outlast.core.run import Claim, Lease, LeaseHolder
+from outlast.core.run import Claims, Lease, LeaseHolder
 from outlast.core.state import State
 
 MAX_PROMOTED_PER_CLAIM: Final = 10_000
 """Most due jobs that one claim promotes; more of them take several claims."""
 
 
+MAX_DUE_SEEN: Final = 100
+"""Jobs that a claim of nothing looks at for the next one that becomes due."""
+
 MAX_LABEL_SCAN: Final = 50_000
 """Most jobs that one `find` by labels reads on a store without rows for labels."""
-
 
 MAX_CLAIM_BYTES: Final = 16 * 1024 * 1024
 """Params of one claim at which the SQL stores stop, so that its reply stays small."""
@@ -130,7 +132,8 @@ class Jobs(Protocol):
         limit: int,
         prefetch: int = 0,
         lease: timedelta,
-    ) -> list[Claim]:
+        count: int = 0,
+    ) -> Claims:
         """Claim up to `limit` jobs of these types, and up to `prefetch` more, in claim order.
 
         First promotes due jobs of any queue (`scheduled` and `retry_wait` → `queued`). The claim
@@ -152,6 +155,13 @@ class Jobs(Protocol):
 
         A paused queue yields nothing. Of a queue with a `concurrency` no claim raises the number
         of open runs above it, and none goes beyond `limit`.
+
+        With a `count`, a claim of at least one job has in `waiting` how many queued jobs of these
+        types are left in the queue, counted up to `count`; jobs that are claimed at the same moment
+        may be in it. A claim of nothing has in `due_in` how long none of the `scheduled` and
+        `retry_wait` jobs of the queue and these types that is not due becomes due; None if there is
+        none. It may be less, because it is read from the next `MAX_DUE_SEEN` jobs of all queues,
+        and says nothing of jobs that change later.
         """
         ...
 

@@ -82,6 +82,14 @@ def from_number(text: str) -> int:
     return int(text, 16) - _SIGNED
 
 
+def leading_number(sort: str) -> int | None:
+    """Return the number with which a sort key begins; None if it does not."""
+    try:
+        return from_number(sort[:_DIGITS])
+    except ValueError:
+        return None
+
+
 def ending_number(sort: str) -> int | None:
     """Return the number that ends a sort key; None if none does."""
     try:

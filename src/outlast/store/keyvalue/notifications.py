@@ -7,7 +7,13 @@ from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Write
 
-PARTS: Final = (key_layout.READY, key_layout.ENDED, key_layout.OPEN, key_layout.SCHEDULE_NAME)
+PARTS: Final = (
+    key_layout.READY,
+    key_layout.DUE,
+    key_layout.ENDED,
+    key_layout.OPEN,
+    key_layout.SCHEDULE_NAME,
+)
 """Parts whose writes concern subscribers. A schedule's name is written only when it is saved."""
 
 
@@ -43,6 +49,8 @@ def of_write(write: Write) -> Notification | None:
         return None
     if part.startswith(key_layout.READY):
         return Notification(queues=frozenset({part.removeprefix(key_layout.READY)}))
+    if part == key_layout.DUE:
+        return Notification(queues=frozenset({write.value["queue"]}))
     if part == key_layout.SCHEDULE_NAME:
         return Notification(schedules=True)
     if part == key_layout.ENDED:

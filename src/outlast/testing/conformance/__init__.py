@@ -26,6 +26,7 @@ from outlast.testing.conformance import (
     cancel,
     chains,
     claim,
+    claim_outlook,
     command_results,
     declarations,
     documents,
@@ -72,6 +73,7 @@ from outlast.testing.conformance import (
 _PARTS = (
     add,
     claim,
+    claim_outlook,
     ordering,
     move,
     edit,

@@ -1,13 +1,13 @@
 """Select jobs for a claim of the model store, and open their runs."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 
 from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.run import Claim, LeaseHolder, RunRecord
-from outlast.core.state import RunStatus
+from outlast.core.state import RunStatus, State
 from outlast.core.transition import (
     has_missed_start_deadline,
     may_be_prefetched,
@@ -32,6 +32,20 @@ def choose(
         ):
             chosen.append(job)
     return chosen[: limit + prefetch]
+
+
+def next_due(tables: Tables, queue: str, types: Collection[str], now: datetime) -> timedelta | None:
+    """Return how long no job of these becomes due; None if there is none."""
+    waits = (State.SCHEDULED, State.RETRY_WAIT)
+    due = [
+        job.available_at
+        for job in tables.jobs.values()
+        if job.state in waits
+        and job.queue == queue
+        and job.type in types
+        and job.available_at > now
+    ]
+    return min(due) - now if due else None
 
 
 def open_run(tables: Tables, job: Job, run_id: RunId, holder: LeaseHolder, now: datetime) -> Claim:

@@ -19,7 +19,7 @@ from outlast.core.ordering import sort_key
 from outlast.core.overview import JobCounts
 from outlast.core.queue import QueueGate
 from outlast.core.refusals import Refusals
-from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
+from outlast.core.run import Claims, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline
 from outlast.store.contract import Capability
@@ -42,7 +42,7 @@ from outlast.testing.model import (
 from outlast.testing.model.add import add_job
 from outlast.testing.model.apply import apply_change
 from outlast.testing.model.audit import ModelAuditOperations
-from outlast.testing.model.claim import choose, open_run
+from outlast.testing.model.claim import choose, next_due, open_run
 from outlast.testing.model.documents import ModelDocumentOperations
 from outlast.testing.model.groups import ModelGroupOperations
 from outlast.testing.model.insight import ModelInsightOperations
@@ -113,7 +113,8 @@ class ModelStore(
         limit: int,
         prefetch: int = 0,
         lease: timedelta,
-    ) -> list[Claim]:
+        count: int = 0,
+    ) -> Claims:
         """Claim jobs of a queue, and open their runs."""
         await self.promote_due(limit=MAX_PROMOTED_PER_CLAIM)
         now, prefix = self._clock.now(), self._ids.prefix()
@@ -126,10 +127,13 @@ class ModelStore(
             self._tables.leases[job.id] = self._lease_end(lease)
         if chosen and held is not None:
             self._use(held.queue, gate)
-        return [
+        runs = [
             open_run(self._tables, job, RunId(f"{prefix}{number:06x}"), holder, now)
             for number, job in enumerate(chosen)
         ]
+        left = sum(job.type in types for job in self._tables.queued(queue))
+        due_in = None if runs else next_due(self._tables, queue, types, now)
+        return Claims(runs, due_in=due_in, waiting=min(left, count) if runs and count else None)
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
         """Apply changes; return for each whether it was written."""

@@ -11,7 +11,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.reservation import ReservationStatus
-from outlast.core.run import Claim, LeaseHolder
+from outlast.core.run import Claim, Claims, LeaseHolder
 from outlast.core.state import State
 from outlast.core.transition import has_missed_start_deadline, start_run, to_claim
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
@@ -73,7 +73,8 @@ class KeyValueClaimOperations(KeyValueOperations):
         limit: int,
         prefetch: int = 0,
         lease: timedelta,
-    ) -> list[Claim]:
+        count: int = 0,
+    ) -> Claims:
         """Claim up to `limit` jobs of a queue, and up to `prefetch` more that may wait.
 
         Each chunk of claims is atomic. If one fails, the others are returned; the error is raised
@@ -85,8 +86,9 @@ class KeyValueClaimOperations(KeyValueOperations):
             types=frozenset(types),
             lease=lease,
             prefix=context.ids.prefix(),
+            count=count,
         )
-        claims = await recover(context, request, limit=limit, prefetch=prefetch)
+        claims = Claims(await recover(context, request, limit=limit, prefetch=prefetch))
         if claims:
             return claims
         try:
@@ -106,12 +108,12 @@ class KeyValueClaimOperations(KeyValueOperations):
 async def _claim(
     context: StoreContext,
     request: KeyValueClaimRequest,
-    claims: list[Claim],
+    claims: Claims,
     limit: int,
     prefetch: int,
 ) -> None:
     """Add to `claims` what is claimed, also if it raises at the end."""
-    size = page_size(limit + prefetch)
+    size = page_size(limit + prefetch, count=request.count)
     snapshot = await read_snapshot(context, request.queue, size)
     promoted: int | FailedItem = 0
     if snapshot.has_pending_work:
@@ -119,6 +121,11 @@ async def _claim(
         snapshot = await read_snapshot(context, request.queue, size)
     while await _is_closed(context, request, claims, limit, prefetch, snapshot):
         snapshot = await read_snapshot(context, request.queue, size)
+    if request.count:
+        left = sum(entry.value["type"] in request.types for entry in snapshot.ready) - len(claims)
+        claims.waiting = min(request.count, max(0, left))
+    if not claims:
+        claims.due_in = snapshot.due_in
     if isinstance(promoted, FailedItem):
         raise promoted.error
 

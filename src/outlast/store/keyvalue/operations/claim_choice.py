@@ -49,9 +49,9 @@ async def choose(
     return chosen
 
 
-def page_size(most: int) -> int:
+def page_size(most: int, *, count: int = 0) -> int:
     """Return how many ready jobs to read for a claim of so many."""
-    return min(max(MIN_PAGE, 2 * most), MAX_PAGE)
+    return max(min(max(MIN_PAGE, 2 * most), MAX_PAGE), min(most + count, MAX_PAGE))
 
 
 async def _is_claimable(

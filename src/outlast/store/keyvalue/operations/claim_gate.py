@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from outlast.core.decide import decide
@@ -19,12 +20,15 @@ from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem
 from outlast.store.keyvalue.operations.apply import apply_changes
 from outlast.store.keyvalue.operations.claim_recovery import KeyValueClaimRequest
-from outlast.store.keyvalue.operations.promotion import due_before
+from outlast.store.keyvalue.operations.promotion import is_past, next_due
 from outlast.store.keyvalue.repositories import queues
 from outlast.store.keyvalue.repositories.queues import QueueRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 log = logging.getLogger("outlast.store")
+
+MAX_DUE_READ: Final = 10
+"""Entries of jobs that wait for a time that one claim reads; no more requests than one entry."""
 
 PAUSED: Final = "queue_paused"
 """Reason of a run that is released because its queue was paused before it was opened."""
@@ -89,13 +93,14 @@ class ClaimSnapshot:
     gate: ClaimGate
     ready: list[StoredItem]
     has_pending_work: bool
+    due_in: timedelta | None  # how long no job of the queue becomes due
 
 
 async def read_snapshot(context: StoreContext, name: str, size: int) -> ClaimSnapshot:
     """Read what a claim begins with, and up to `size` ready jobs, in one request if possible."""
     asked = [
         (KeyRange(key_layout.PENDING), 1),
-        (due_before(context.now()), 1),
+        (KeyRange(key_layout.DUE), MAX_DUE_READ),
         (queues.span(name), 1),
         (KeyRange(key_layout.READY + name), size),
     ]
@@ -104,7 +109,10 @@ async def read_snapshot(context: StoreContext, name: str, size: int) -> ClaimSna
         began = _time()
         left, due, queue, ready = await context.engine.ranges(asked)
         gate = ClaimGate(name, queues.found(name, queue), next(iter(queue), None), began)
-        return ClaimSnapshot(gate, ready, bool(left or due))
+        now = context.now()
+        is_due = any(is_past(entry, now) for entry in due)
+        due_in = next_due(due, name, now, is_cut=len(due) == MAX_DUE_READ)
+        return ClaimSnapshot(gate, ready, bool(left or is_due), due_in)
 
     return await context.run_unit(work)
 

@@ -34,6 +34,7 @@ class KeyValueClaimRequest:
     types: frozenset[str]
     lease: timedelta
     prefix: str
+    count: int = 0
     opened: dict[RunId, JobId] = field(default_factory=dict)
 
     def run_id(self, number: int) -> RunId:

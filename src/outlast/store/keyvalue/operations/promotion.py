@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from outlast.clock import to_micros
+from outlast.core.duration import MICROSECOND
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.store.keyvalue import key_layout
@@ -58,6 +59,27 @@ async def due_entries(unit: UnitOfWork, now: datetime, *, limit: int) -> list[St
 def due_before(now: datetime) -> KeyRange:
     """Return the key range of those entries."""
     return KeyRange(key_layout.DUE, end=key_layout.number(to_micros(now) + 1))
+
+
+def is_past(entry: StoredItem, now: datetime) -> bool:
+    """Return whether the index entry is one of a job that is due."""
+    return entry.key.sort < key_layout.number(to_micros(now) + 1)
+
+
+def next_due(
+    entries: Sequence[StoredItem], queue: str, now: datetime, *, is_cut: bool
+) -> timedelta | None:
+    """Return how long no job of the queue becomes due, by the earliest index entries of all.
+
+    None if there is none. If more entries follow, none of theirs becomes due before the last one.
+    """
+    known = [entry for entry in entries if entry.value["queue"] == queue]
+    known += entries[-1:] if is_cut else ()
+    moments = [key_layout.leading_number(entry.key.sort) for entry in known]
+    return min(
+        ((moment - to_micros(now)) * MICROSECOND for moment in moments if moment is not None),
+        default=None,
+    )
 
 
 async def _promote(unit: UnitOfWork, *, ids: Sequence[str], now: datetime) -> list[bool]:

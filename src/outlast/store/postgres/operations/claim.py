@@ -14,9 +14,9 @@ from outlast.clock import from_micros
 from outlast.core.delivery import Delivery
 from outlast.core.duration import MICROSECOND
 from outlast.core.queue import QueueGate
-from outlast.core.run import Claim, LeaseHolder
+from outlast.core.run import Claim, Claims, LeaseHolder
 from outlast.errors import StoreBusy, StoreUnavailable
-from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
+from outlast.store.contract.jobs import MAX_DUE_SEEN, MAX_PROMOTED_PER_CLAIM
 from outlast.store.postgres.connection import CONNECTION_ERRORS, RETRYABLE, translated
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.operations.queues import lock_queues
@@ -46,6 +46,7 @@ class PostgresClaimRequest:
     limit: int
     prefetch: int
     lease: timedelta
+    count: int
     prefix: str
     opened: int = 0  # runs that an earlier statement opened under the same prefix
 
@@ -69,6 +70,8 @@ class PostgresClaimRequest:
             "gated": False,
             "only": None,
             "slow": inf,
+            "count": self.count,
+            "due_seen": MAX_DUE_SEEN,
         }
         return defaults | self.worker_key | overrides
 
@@ -82,7 +85,7 @@ class ClaimResult:
     is_reserved: bool
     is_due: bool  # a job is due and must be promoted first
     worker_unregistered: bool  # its worker has no row yet
-    claims: list[Claim]
+    claims: Claims
     lasts: Sequence[bytes | None]  # last claim order by type, if the scan was slow
     scan_seconds: float  # at the server, until the jobs were found
     total_seconds: float  # at the server, until the statement was done
@@ -105,10 +108,11 @@ class PostgresClaimOperations(PostgresOperations):
         limit: int,
         prefetch: int = 0,
         lease: timedelta,
-    ) -> list[Claim]:
+        count: int = 0,
+    ) -> Claims:
         """Claim up to `limit` due jobs, plus `prefetch` jobs that may be prefetched."""
         if limit + prefetch < 1 or not types:
-            return []
+            return Claims()
         request = PostgresClaimRequest(
             holder=holder,
             queue=queue,
@@ -116,6 +120,7 @@ class PostgresClaimOperations(PostgresOperations):
             limit=limit,
             prefetch=prefetch,
             lease=lease,
+            count=count,
             prefix="",
         )
         unanswered, key = self._pool.unanswered_claims, (holder, queue)
@@ -140,7 +145,7 @@ class PostgresClaimOperations(PostgresOperations):
 
     async def _claim_idempotent(
         self, request: PostgresClaimRequest, prefixes: dict[str, float]
-    ) -> list[Claim]:
+    ) -> Claims:
         """Claim jobs. If the reply to an earlier attempt was lost, return the runs it opened.
 
         Runs are found by their run-id prefix, one per attempt. `prefixes` are those of attempts
@@ -148,7 +153,7 @@ class PostgresClaimOperations(PostgresOperations):
         """
         opened = await self._opened_by(prefixes) if prefixes else []
         if opened:
-            return opened
+            return Claims(opened)
         prefix = self._ids.prefix()
         expires = asyncio.get_running_loop().time() + request.lease.total_seconds()
         prefixes[prefix] = expires
@@ -171,7 +176,7 @@ class PostgresClaimOperations(PostgresOperations):
                 del prefixes[prefix]
         return claims
 
-    async def _claim(self, request: PostgresClaimRequest) -> list[Claim]:
+    async def _claim(self, request: PostgresClaimRequest) -> Claims:
         promoted = False
         for _ in range(MAX_CLAIM_ATTEMPTS):
             try:
@@ -192,7 +197,7 @@ class PostgresClaimOperations(PostgresOperations):
             f"claims {MAX_CLAIM_ATTEMPTS} times; try again"
         )
 
-    async def _claim_gated(self, request: PostgresClaimRequest) -> list[Claim]:
+    async def _claim_gated(self, request: PostgresClaimRequest) -> Claims:
         operation = partial(claim_with_queue_lock, request=request, now=self._now, mono=self._mono)
         return await self._pool.transact(operation, "claim")
 
@@ -208,11 +213,10 @@ class PostgresClaimOperations(PostgresOperations):
         backlogged.add(request.queue)
         if small.is_gated or len(small.claims) < request.limit or not request.prefetch:
             return small
-        return replace(
-            small, claims=small.claims + await self._prefetch(request, len(small.claims))
-        )
+        more = await self._prefetch(request, len(small.claims))
+        return replace(small, claims=Claims(small.claims + more, waiting=more.waiting))
 
-    async def _prefetch(self, request: PostgresClaimRequest, opened: int) -> list[Claim]:
+    async def _prefetch(self, request: PostgresClaimRequest, opened: int) -> Claims:
         """Claim beyond the limit. The claims of the first statement stay valid if this fails."""
         try:
             rest = replace(request, limit=0, opened=opened)
@@ -221,7 +225,7 @@ class PostgresClaimOperations(PostgresOperations):
             raise  # runs may have been opened: the next attempt finds all of them by their prefix
         except Exception as error:  # noqa: BLE001 - the statement wrote nothing
             log.warning("prefetch failed queue=%s: %s", request.queue, error)
-            return []
+            return Claims()
 
     async def _claim_small(self, request: PostgresClaimRequest, *, promoted: bool) -> ClaimResult:
         values = {"promoted": promoted, "now": self._now, "mono": self._mono}
@@ -259,7 +263,7 @@ class PostgresClaimOperations(PostgresOperations):
 
 async def claim_with_queue_lock(
     work: PostgresUnitOfWork, request: PostgresClaimRequest, *, now: int | None, mono: int | None
-) -> list[Claim]:
+) -> Claims:
     """Claim from a queue with a concurrency limit or a reservation, one claim at a time.
 
     `now` and `mono` are a test's clock, or None: runs start when the lock was acquired, not when
@@ -277,7 +281,7 @@ async def claim_with_queue_lock(
     )
     limit, prefetch = gate.capacity(request.limit, request.prefetch)
     if limit + prefetch < 1:
-        return []
+        return Claims()
     capacity = {"limit": limit, "prefetch": prefetch, "only": job, "gated": True, "promoted": True}
     await work.run("claim.add_worker", **request.worker_key)
     values = request.values(now=now, mono=mono, **capacity)
@@ -291,8 +295,13 @@ async def claim_with_queue_lock(
 
 def to_result(row: Row) -> ClaimResult:
     """Return the result of a claim statement from its row."""
-    gate, columns, (lasts, scan_seconds, total_seconds) = row[:5], row[5:16], row[16:]
-    claims = [] if columns[0] is None else _claims(*columns)
+    gate, columns, timing, (due_in, waiting) = row[:5], row[5:16], row[16:19], row[19:]
+    lasts, scan_seconds, total_seconds = timing
+    claims = Claims(
+        () if columns[0] is None else _claims(*columns),
+        due_in=None if due_in is None else due_in * MICROSECOND,
+        waiting=waiting,
+    )
     is_paused, concurrency, is_reserved, is_due, unregistered = gate
     before = (is_paused, concurrency, is_reserved, is_due, unregistered)
     return ClaimResult(*before, claims, lasts or (), scan_seconds or 0.0, total_seconds)

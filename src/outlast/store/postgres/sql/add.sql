@@ -44,7 +44,7 @@ w AS (
 SELECT
   s.stored,
   CASE
-    WHEN s.stored > 0 AND t.due <= t.now AND :channel::text IS NOT NULL
+    WHEN s.stored > 0 AND :channel::text IS NOT NULL
       THEN pg_notify(:channel::text, :queue::text)
   END
 FROM t, (SELECT count(*) AS stored FROM n) AS s;
@@ -144,7 +144,7 @@ k AS (
 q AS (
   SELECT string_agg(DISTINCT n.queue, ' ') AS queues
   FROM n
-  WHERE n.member_group_id IS NULL AND n.due <= n.now
+  WHERE n.member_group_id IS NULL
 )
 SELECT
   (SELECT count(*) FROM n),

@@ -9,7 +9,8 @@
 -- this worker has claimed everything: the scan skips it with its dead rows, except for higher
 -- priorities. With :limit 0 the floor covers prefetchable jobs only. If the scan took more than
 -- :slow seconds, the last claim orders are returned; the durations of the scan and of the statement
--- always are.
+-- always are. A claim of nothing reads when the next job becomes due, of the next :due_seen ones.
+-- With a :count the jobs that are left are counted up to it, as the statement's snapshot has them.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -283,7 +284,38 @@ SELECT
       > :slow::double precision
   ),
   (SELECT extract(epoch FROM max(f.at) - statement_timestamp())::double precision FROM found AS f),
-  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
+  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision,
+  CASE
+    WHEN c.jobs IS NULL THEN (
+      SELECT min(d.available_at) - g.now
+      FROM (
+        SELECT w.queue, w.type, w.available_at,
+          row_number() OVER (ORDER BY w.available_at, w.seq) AS place
+        FROM (
+          SELECT w.queue, w.type, w.available_at, w.seq
+          FROM outlast.waiting AS w
+          WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at > g.now
+          ORDER BY w.available_at, w.seq
+          LIMIT :due_seen::bigint
+        ) AS w
+      ) AS d
+      WHERE d.place = :due_seen::bigint
+        OR d.queue = :queue::text AND d.type = ANY(:types::text[])
+    )
+  END,
+  CASE
+    WHEN :count::bigint > 0 THEN (
+      SELECT count(*) - coalesce(cardinality(c.jobs), 0)
+      FROM (
+        SELECT 1
+        FROM unnest(:types::text[], :floors::bytea[]) AS t (type, floor)
+        JOIN outlast.waiting AS w
+          ON w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
+            AND w.claim_order > t.floor
+        LIMIT :count::bigint + coalesce(cardinality(c.jobs), 0)
+      ) AS n
+    )
+  END
 FROM gate AS g
 CROSS JOIN (
   SELECT
@@ -396,7 +428,37 @@ SELECT
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   c.metadatas,
   NULL::bytea[], NULL::double precision,
-  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
+  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision,
+  CASE
+    WHEN c.jobs IS NULL THEN (
+      SELECT min(d.available_at) - g.now
+      FROM (
+        SELECT w.queue, w.type, w.available_at,
+          row_number() OVER (ORDER BY w.available_at, w.seq) AS place
+        FROM (
+          SELECT w.queue, w.type, w.available_at, w.seq
+          FROM outlast.waiting AS w
+          WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at > g.now
+          ORDER BY w.available_at, w.seq
+          LIMIT :due_seen::bigint
+        ) AS w
+      ) AS d
+      WHERE d.place = :due_seen::bigint
+        OR d.queue = :queue::text AND d.type = ANY(:types::text[])
+    )
+  END,
+  CASE
+    WHEN :count::bigint > 0 THEN (
+      SELECT count(*) - coalesce(cardinality(c.jobs), 0)
+      FROM (
+        SELECT 1
+        FROM unnest(:types::text[]) AS t (type)
+        JOIN outlast.waiting AS w
+          ON w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
+        LIMIT :count::bigint + coalesce(cardinality(c.jobs), 0)
+      ) AS n
+    )
+  END
 FROM gate AS g
 CROSS JOIN (
   SELECT

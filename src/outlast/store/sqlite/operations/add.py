@@ -72,7 +72,7 @@ def _insert_one(
     tx.run("add.wait", **values)
     if retry_of is not None:
         tx.run("add.retried", **values)
-    _notify_if_queued(tx, values)
+    _notify_workers(tx, values)
 
 
 def _insert_batch(tx: WriteTransaction, jobs: Sequence[NewJob]) -> None:
@@ -84,12 +84,12 @@ def _insert_batch(tx: WriteTransaction, jobs: Sequence[NewJob]) -> None:
     values["first"] = last - len(jobs) + 1  # the write lock is held, so the numbers are consecutive
     tx.run("add.wait_batch", **values)
     tx.run("add.set_positions", first=values["first"])
-    _notify_if_queued(tx, values)
+    _notify_workers(tx, values)
 
 
-def _notify_if_queued(tx: WriteTransaction, values: Mapping[str, Any]) -> None:
-    """Wake workers for jobs that can be claimed now, not for jobs that are due later."""
-    if values["state"] == State.QUEUED:
+def _notify_workers(tx: WriteTransaction, values: Mapping[str, Any]) -> None:
+    """Wake workers for jobs that can be claimed, now or when they are due."""
+    if values["state"] != State.BLOCKED:
         tx.notify_queues.add(values["queue"])
 
 

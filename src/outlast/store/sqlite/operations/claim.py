@@ -8,8 +8,12 @@ from datetime import timedelta
 from outlast.core.duration import MICROSECOND
 from outlast.core.limits import MAX_PAYLOAD
 from outlast.core.queue import QueueGate
-from outlast.core.run import Claim, LeaseHolder
-from outlast.store.contract.jobs import MAX_CLAIM_BYTES, MAX_PROMOTED_PER_CLAIM
+from outlast.core.run import Claims, LeaseHolder
+from outlast.store.contract.jobs import (
+    MAX_CLAIM_BYTES,
+    MAX_DUE_SEEN,
+    MAX_PROMOTED_PER_CLAIM,
+)
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.base import SqliteOperations, require_open_store
@@ -30,21 +34,23 @@ class SqliteClaimOperations(SqliteOperations):
         limit: int,
         prefetch: int = 0,
         lease: timedelta,
-    ) -> list[Claim]:
+        count: int = 0,
+    ) -> Claims:
         """Claim up to `limit` jobs, and up to `prefetch` more; return their runs."""
         if limit + prefetch < 1 or not types:
-            return []
+            return Claims()
         request = SqliteClaimRequest(
             holder=holder,
             queue=queue,
-            types=sorted(types),
+            types=to_json_param(sorted(set(types))),
             limit=limit,
             prefetch=prefetch,
             lease=lease,
+            count=count,
             max_bytes=self.max_claim_bytes,
             run_id_prefix=self._ids.prefix(),
         )
-        claims: list[Claim] = (await self._writer.submit(claim, [request]))[0]
+        claims: Claims = (await self._writer.submit(claim, [request]))[0]
         return claims
 
     async def promote_due(self, *, limit: int) -> int:
@@ -59,16 +65,17 @@ class SqliteClaimRequest:
 
     holder: LeaseHolder
     queue: str
-    types: Sequence[str]
+    types: str  # as JSON
     limit: int
     prefetch: int
     lease: timedelta
+    count: int
     max_bytes: int
     run_id_prefix: str
 
 
 @require_open_store
-def claim(tx: WriteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[list[Claim]]:
+def claim(tx: WriteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Claims]:
     """Serve each request in turn: a job goes to the first request that selects it."""
     return [_claim_one(tx, request) for request in requests]
 
@@ -79,11 +86,11 @@ def promote_due(tx: WriteTransaction, limits: Sequence[int]) -> list[int]:
     return [tx.run("claim.promote", now=tx.now, limit=limit).rowcount for limit in limits]
 
 
-def _claim_one(tx: WriteTransaction, request: SqliteClaimRequest) -> list[Claim]:
+def _claim_one(tx: WriteTransaction, request: SqliteClaimRequest) -> Claims:
     tx.run("claim.promote", now=tx.now, limit=MAX_PROMOTED_PER_CLAIM)
     gate, reserved_job = _queue_gate(tx, request.queue)
     if not _select(tx, request, gate, reserved_job):
-        return []
+        return Claims(due_in=_due_in(tx, request))
     holder = {"instance": request.holder.instance_id, "boot": request.holder.boot_id}
     tx.run("claim.worker", **holder)
     until = tx.mono + request.lease // MICROSECOND
@@ -91,7 +98,20 @@ def _claim_one(tx: WriteTransaction, request: SqliteClaimRequest) -> list[Claim]
     tx.run("claim.leave_waiting")
     if gate.is_reserved:
         _use_reservation(tx, request.queue, gate)
-    return [job_rows.claim(row) for row in json.loads(tx.value("claim.claimed"))]
+    claims = map(job_rows.claim, json.loads(tx.value("claim.claimed")))
+    return Claims(claims, waiting=_count_waiting(tx, request) if request.count else None)
+
+
+def _due_in(tx: WriteTransaction, request: SqliteClaimRequest) -> timedelta | None:
+    values = {"queue": request.queue, "types": request.types, "most": MAX_DUE_SEEN}
+    due_at = tx.value("claim.next_due", now=tx.now, **values)
+    return None if due_at is None else (due_at - tx.now) * MICROSECOND
+
+
+def _count_waiting(tx: WriteTransaction, request: SqliteClaimRequest) -> int:
+    values = {"queue": request.queue, "types": request.types, "most": request.count}
+    waiting: int = tx.value("claim.count_waiting", **values)
+    return waiting
 
 
 def _queue_gate(tx: WriteTransaction, queue: str) -> tuple[QueueGate, int | None]:
@@ -118,7 +138,7 @@ def _select(
     if limit + prefetch < 1:
         return False
     tx.run("claim.clear")
-    values = {"types": to_json_param(list(dict.fromkeys(request.types))), "now": tx.now}
+    values = {"types": request.types, "now": tx.now}
     if gate.is_reserved:
         return tx.run("claim.select_reserved", job=reserved_job, **values).rowcount > 0
     values |= {"queue": request.queue, "limit": limit, "prefetch": prefetch}

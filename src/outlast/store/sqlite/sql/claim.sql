@@ -126,6 +126,32 @@ SELECT max(n) FROM fitting;
 -- @leave_rest
 DELETE FROM temp.outlast_selected WHERE n > :fitting;
 
+-- @next_due
+-- When the next job becomes due that this claim would take. Of many jobs of others only the first
+-- are read; then none becomes due before the last of those.
+SELECT min(available_at)
+FROM (
+  SELECT queue, type, available_at, row_number() OVER (ORDER BY available_at, job) AS place
+  FROM (
+    SELECT queue, type, available_at, job
+    FROM outlast_waiting
+    WHERE state IN ('scheduled', 'retry_wait') AND available_at > :now
+    ORDER BY available_at, job
+    LIMIT :most
+  )
+)
+WHERE place = :most OR queue = :queue AND type IN (SELECT value FROM json_each(:types));
+
+-- @count_waiting
+SELECT count(*)
+FROM (
+  SELECT 1
+  FROM json_each(:types) AS t
+  CROSS JOIN outlast_waiting AS w
+  WHERE w.queue = :queue AND w.type = t.value AND w.state = 'queued'
+  LIMIT :most
+);
+
 -- @worker
 INSERT INTO outlast_workers (instance_id, boot_id)
 VALUES (:instance, :boot)
