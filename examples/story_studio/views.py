@@ -22,6 +22,8 @@ async def install(store: Store) -> None:
             await asyncio.to_thread(_in_sqlite, store.path)
         case PostgresStore():
             await _in_postgresql(store)
+        case _:
+            pass  # the words are in words.py
 
 
 def schema_of(store: PostgresStore) -> str:
