@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_duration
+from outlast.core.limits import check_name
 from outlast.errors import ConfigurationError
 
 RENEWALS_PER_LEASE: Final = 3
@@ -27,6 +28,9 @@ SHORTEST: Final = timedelta(milliseconds=1)
 
 SHORTEST_RESERVATION: Final = timedelta(seconds=1)
 LONGEST_RESERVATION: Final = timedelta(hours=1)
+MAX_LOCK_NAME: Final = 100
+"""Longest name of a worker or scope."""
+
 MAX_COUNT: Final = 100_000
 """Largest number of jobs in a setting."""
 
@@ -35,6 +39,10 @@ TICK: Final = timedelta(seconds=1)
 
 POLL: Final = timedelta(milliseconds=500)
 """Default of `poll`, unless the store has another (DynamoDB: 5 s)."""
+
+
+Topology = Literal["pool", "single"]
+UnknownOwnerPolicy = Literal["fail", "threshold", "leave"]
 
 
 class SettingOptions(TypedDict, total=False):
@@ -55,6 +63,9 @@ class SettingOptions(TypedDict, total=False):
     concurrency: int
     prefetch: int
     logs: str | PathLike[str]
+    topology: Topology
+    scope: str
+    unknown_owner: UnknownOwnerPolicy | None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -88,6 +99,12 @@ class Settings:
         prefetch: Jobs a worker may claim ahead of a free execution slot (1500).
         logs: Folder for the output of commands, one file per run (`outlast-logs`). Workers delete
             files older than `retention` whose jobs have ended.
+        topology: `pool`: any number of workers. `single`: each worker refuses to start while
+            another one of the same scope runs.
+        scope: The name within which a `single` worker is the only one (`default`).
+        unknown_owner: What a starting worker does with open runs whose owner is unknown: `fail`
+            closes them, `threshold` those whose lease has expired, `leave` none. To a `single`
+            worker every other name is unknown. Default: `fail` if single, else `threshold`.
 
     Raises:
         ValueError: A value is out of range; the message names the setting.
@@ -108,6 +125,9 @@ class Settings:
     concurrency: int
     prefetch: int
     logs: Path
+    topology: Topology
+    scope: str
+    unknown_owner: UnknownOwnerPolicy | None
     _unset: frozenset[str] = field(repr=False, compare=False)  # settings with the store's default
 
     def __init__(
@@ -128,6 +148,9 @@ class Settings:
         concurrency: int = 10,
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
+        topology: Topology = "pool",
+        scope: str = "default",
+        unknown_owner: UnknownOwnerPolicy | None = None,
     ) -> None:
         defaults = {"tick": (tick, TICK), "poll": (poll, POLL)}
         defaults["transaction"] = transaction, TRANSACTION
@@ -153,6 +176,11 @@ class Settings:
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         object.__setattr__(self, "logs", Path(logs))
+        topologies, policies = get_args(Topology), (None, *get_args(UnknownOwnerPolicy))
+        object.__setattr__(self, "topology", _one_of(topologies, topology, what="topology"))
+        object.__setattr__(self, "scope", check_lock_name(scope, what="scope"))
+        policy = _one_of(policies, unknown_owner, what="unknown_owner")
+        object.__setattr__(self, "unknown_owner", policy)
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
@@ -243,6 +271,21 @@ def _reservation(value: Duration) -> timedelta:
             f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"'
         )
     return span
+
+
+def _one_of(choices: tuple[Any, ...], value: Any, *, what: str) -> Any:
+    if value not in choices:
+        raise ConfigurationError(
+            f"{what} is {value!r:.60}; use one of {', '.join(map(repr, choices))}"
+        )
+    return value
+
+
+def check_lock_name(name: str, *, what: str) -> str:
+    """Return `name` if a lock can have it; ConfigurationError names `what` otherwise."""
+    if isinstance(name, str) and len(name) > MAX_LOCK_NAME:
+        raise ConfigurationError(f"{what} has {len(name)} characters; use at most {MAX_LOCK_NAME}")
+    return check_name(name, what=what)
 
 
 def check_count(value: int, *, what: str, least: int = 1) -> int:
