@@ -1,6 +1,10 @@
 """The app of the brief: the jobs of S0 with their schedules; only the worker runs them."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,18 +12,19 @@ from outlast import JobType, Outlast, Run, Skip
 from outlast.clock import Clock, SystemClock
 from outlast.store.contract import Store
 
-from . import config, edition
+from . import config, edition, job_runs
 from .cleanup import cleanup
 from .cluster import cluster
-from .config import DESK_FILE, JOBS_FILE, Feed
+from .config import DESK_FILE, Feed, store_url
 from .desk import Desk
 from .feeds import Article, fetch
 from .ingest import Fetch, ingest
-from .rules import RULES, Rules
+from .rules import RULES, SCOPE, UNKNOWN_INSTANCE, Rules
+from .units import WORKER
 
 
 class Brief:
-    """The app of one folder: `brief.toml`, `brief.db` with the news, `jobs.db` with the jobs.
+    """The app of one folder: `brief.toml`, and `brief.db` with the news and the jobs.
 
     Each job is delivered `once`: a slot is claimed at most once, a name never overlaps itself, and
     what its worker's death interrupts is closed and not run again.
@@ -37,8 +42,15 @@ class Brief:
     ) -> None:
         self.folder: Final = folder.absolute()
         self.desk: Final = desk or Desk(self.folder / DESK_FILE)
-        url = f"sqlite:///{self.folder / JOBS_FILE}"
-        self.app: Final = Outlast(store or url, retention=None)  # S0 11: the audit log is kept
+        self.app: Final = Outlast(
+            store or store_url(self.folder),
+            retention=None,  # S0 11: the audit log is kept
+            topology="single",  # S0 3
+            scope=SCOPE,
+            unknown_owner=UNKNOWN_INSTANCE,
+            lifespan=self._prepare,
+        )
+        self.app.around(self._close_stale)
         self._clock = clock or SystemClock()
         self._get = get or self._fetch
         self._rules = rules
@@ -46,6 +58,26 @@ class Brief:
         self.event_clustering: Final = self._slot_job(self._cluster, "event_clustering")
         self.retention_cleanup: Final = self._slot_job(self._clean, "retention_cleanup")
         self.brief_publication: Final = self._slot_job(self._publish, "brief_publication")
+
+    @asynccontextmanager
+    async def _prepare(self, app: Outlast) -> AsyncIterator[None]:
+        """Before the first claim: the view, and S0 7.1 for slots that were claimed in SQL."""
+        await job_runs.install(app, self.desk)
+        await asyncio.to_thread(self._recover)
+        yield
+
+    def _recover(self) -> None:
+        own, now = os.environ.get("OUTLAST_INSTANCE_ID", WORKER), self._clock.now()
+        job_runs.recover(self.desk, own, now, unknown=UNKNOWN_INSTANCE, threshold=self._threshold)
+
+    def _close_stale(self, run: Run) -> Iterator[None]:
+        """S0 6.2: before a run, close the stale ones of its name."""
+        now = self._clock.now()
+        job_runs.close_stale(self.desk, run.type, now, self._threshold(run.type))
+        yield
+
+    def _threshold(self, name: str) -> timedelta:
+        return self._rules[name].max_runtime
 
     def _slot_job(self, handler: Callable[..., Any], name: str) -> JobType[..., Any]:
         """Register a handler and declare its schedule under the same name."""

@@ -10,7 +10,6 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 FILE: Final = "brief.toml"
-JOBS_FILE: Final = "jobs.db"
 DESK_FILE: Final = "brief.db"
 MOST_FEEDS: Final = 200
 
@@ -38,6 +37,11 @@ class Config:
     feeds: tuple[Feed, ...]
     keep: timedelta
     purge: tuple[Purgeable, ...]
+
+
+def store_url(folder: Path) -> str:
+    """Return the URL of Outlast's store, which is in the file of the news."""
+    return f"sqlite:///{folder / DESK_FILE}?adopt=true"
 
 
 class BadConfig(ValueError):

@@ -33,7 +33,7 @@ class Tx:
 
 
 class Desk:
-    """Articles, clusters, briefs and S0's `job_runs`, in one SQLite file that is made when needed.
+    """Articles, clusters, briefs and S0's `job_runs`, in one SQLite file with Outlast's tables.
 
     It keeps no connection: each transaction opens its own, so any thread and process may use it.
     """
@@ -56,6 +56,14 @@ class Desk:
         with closing(self._connect()) as connection:
             connection.execute("BEGIN")
             yield Tx(connection, self._probe)
+
+    def create_job_runs(self) -> None:
+        """Create the view `job_runs`; Outlast's tables exist. Idempotent."""
+        with closing(self._connect()) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _split(_read("job_runs.sql")):
+                connection.execute(statement)
+            connection.execute("COMMIT")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_S, isolation_level=None)
@@ -83,7 +91,7 @@ def moment(text: str) -> datetime:
 @cache
 def statements() -> Mapping[str, str]:
     """Read the statements; the name of each follows `-- @` in the line above it."""
-    _, *parts = Path(__file__).with_name("statements.sql").read_text("utf-8").split("-- @")
+    _, *parts = _read("statements.sql").split("-- @")
     return dict(part.split("\n", 1) for part in parts)
 
 
@@ -97,9 +105,13 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     if not _version(connection):
-        for statement in _split(Path(__file__).with_name("tables.sql").read_text("utf-8")):
+        for statement in _split(_read("tables.sql")):
             connection.execute(statement)
     connection.execute("COMMIT")
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")
 
 
 def _split(script: str) -> Iterator[str]:

@@ -90,10 +90,10 @@ def _store(desk: Desk, feed: Feed, articles: Sequence[Article], now: datetime) -
 
 
 def _add(tx: Tx, feed: Feed, article: Article, now: datetime) -> bool:
-    """Add an article; return False for a duplicate, which does not affect earlier ones."""
+    """Add an article; return False for one that is or was there. Earlier ones stay."""
     published = min(article.published_at or now, now)  # some feeds write tomorrow's date
     try:
-        tx.run(
+        added = tx.run(
             "add_article",
             url=article.url,
             feed=feed.name,
@@ -106,7 +106,7 @@ def _add(tx: Tx, feed: Feed, article: Article, now: datetime) -> bool:
         if error.sqlite_errorname != "SQLITE_CONSTRAINT_UNIQUE":
             raise
         return False
-    return True
+    return added.rowcount == 1
 
 
 def _note_failure(desk: Desk, feed: Feed, error: FeedError, now: datetime) -> None:

@@ -89,7 +89,7 @@ def _header(left: str, right: str, below: str) -> str:
 
 
 def _nav(here: str, days: Sequence[str]) -> str:
-    links = [(f"/briefs/{day}", day, day) for day in days]
+    links = [("/", "Brief", "brief"), *((f"/briefs/{day}", day, day) for day in days)]
     links += [("/now", "Now", "now"), ("/runs", "Runs", "runs")]
     return f"<nav>{''.join(_link(where, text, key == here) for where, text, key in links)}</nav>"
 
@@ -217,17 +217,16 @@ def _short(stamp: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Render a table; on a phone each row is a card, whose lines name their column."""
     top = "".join(f"<th>{name}</th>" for name in head)
-    last = len(head) - 1
-    lines = "".join(
-        f"<tr>{''.join(_cell(cell, is_wide=n == last) for n, cell in enumerate(row))}</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{top}</tr>{lines}</table></div>'
+    lines = "".join(f"<tr>{_cells(head, row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table><tr class="head">{top}</tr>{lines}</table></div>'
 
 
-def _cell(cell: str, *, is_wide: bool) -> str:
-    return f'<td class="wide">{cell}</td>' if is_wide else f"<td>{cell}</td>"
+def _cells(head: Sequence[str], row: Sequence[str]) -> str:
+    wide = [""] * (len(head) - 1) + [' class="wide"']
+    cells = zip(wide, head, row, strict=True)
+    return "".join(f'<td{kind} data-name="{name}">{cell}</td>' for kind, name, cell in cells)
 
 
 def _moment(moment: datetime | None) -> str:

@@ -14,8 +14,8 @@ from command_exit import clean_exit
 from outlast import SlotTaken
 from outlast.clock import SystemClock
 
-from . import edition, ledger, page
-from .config import DESK_FILE, FILE, JOBS_FILE
+from . import edition, job_runs, page
+from .config import DESK_FILE, FILE, store_url
 from .desk import Desk, stamp
 from .rules import RULES
 from .samples import sample_feeds
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 async def _make_a_brief(folder: Path, worker: subprocess.Popen[str]) -> None:
     """Take a slot of each job, as the web does, wait for the worker, and print the result."""
     desk = Desk(folder / DESK_FILE)
-    async with Counter(f"sqlite:///{folder / JOBS_FILE}") as counter:
+    async with Counter(store_url(folder)) as counter:
         while len(await counter.schedules.list()) < len(RULES):
             if worker.poll() is not None:
                 sys.exit(f"the worker left with {worker.returncode}; {folder}/worker.log says why")
@@ -66,8 +66,8 @@ async def _make_a_brief(folder: Path, worker: subprocess.Popen[str]) -> None:
         for name in CHAIN:
             with suppress(SlotTaken):  # the schedule took the slot first
                 await (await counter.schedules.run(name, slot, any_time=True)).wait(JOB_TIMEOUT)
-        await ledger.refresh(counter, desk)
-    runs = ledger.latest(desk, RECENT_RUNS)
+        await job_runs.install(counter, desk)
+    runs = job_runs.latest(desk, RECENT_RUNS)
     _print_runs([row for row in runs if row["scheduled_for"] == stamp(slot)])
     _print_brief(desk, folder)
 
@@ -91,7 +91,7 @@ def _print_brief(desk: Desk, folder: Path) -> None:
         print(f"  {len(story.sources)}x  {story.title}")
     for feed in health:
         if feed.error is not None:
-            print(f"\nLeft out: {feed.name}, which {feed.error}")
+            print(f"\nLeft out: {feed.name} ({feed.error})")
 
 
 def _has_own_feeds(folder: Path) -> bool:
@@ -112,8 +112,7 @@ def _samples(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    single = ("--topology", "single", "--scope", WORKER, "--instance-id", WORKER)
-    arguments = ("-m", "outlast", "worker", "daily_brief.worker:app", *single)
+    arguments = ("-m", "outlast", "worker", "daily_brief.worker:app", "--instance-id", WORKER)
     with (folder / "worker.log").open("ab") as log, _process(folder, *arguments, err=log) as worker:
         yield worker
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from command_exit import clean_exit
 
-from . import ledger
-from .config import DESK_FILE, JOBS_FILE
+from . import job_runs
+from .config import DESK_FILE, store_url
 from .desk import Desk, stamp
 from .web import Counter
 
@@ -19,15 +19,15 @@ Query = Callable[[Counter, Desk], Awaitable[Sequence[Row]]]
 MOST: Final = 1000
 
 
-async def job_runs(counter: Counter, desk: Desk) -> Sequence[Row]:
+async def runs(counter: Counter, desk: Desk) -> Sequence[Row]:
     """S0 5: every run, newest first."""
-    await ledger.refresh(counter, desk)
-    return ledger.latest(desk, MOST)
+    await job_runs.install(counter, desk)
+    return job_runs.latest(desk, MOST)
 
 
 async def running(counter: Counter, desk: Desk) -> Sequence[Row]:
     """S0 7: runs that are open, also those of a dead worker."""
-    return [row for row in await job_runs(counter, desk) if row["status"] == "running"]
+    return [row for row in await runs(counter, desk) if row["status"] == "running"]
 
 
 async def slots(counter: Counter, _: Desk) -> Sequence[Row]:
@@ -53,7 +53,7 @@ async def feeds(_: Counter, desk: Desk) -> Sequence[Row]:
 
 
 QUERIES: Final[Mapping[str, Query]] = {
-    "job_runs": job_runs,
+    "job_runs": runs,
     "running": running,
     "slots": slots,
     "feeds": feeds,
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 async def _ask(query: str, folder: Path) -> Sequence[Row]:
-    async with Counter(f"sqlite:///{folder / JOBS_FILE}") as counter:
+    async with Counter(store_url(folder)) as counter:
         return await QUERIES[query](counter, Desk(folder / DESK_FILE))
 
 

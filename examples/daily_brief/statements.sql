@@ -14,8 +14,10 @@ FROM feeds
 ORDER BY name
 
 -- @add_article
+-- No row is added for an article that was deleted before.
 INSERT INTO raw_articles (url, feed, title, summary, published_at, fetched_at)
-VALUES (:url, :feed, :title, :summary, :published_at, :now)
+SELECT :url, :feed, :title, :summary, :published_at, :now
+WHERE NOT EXISTS (SELECT 1 FROM seen_urls WHERE url = :url)
 
 -- @articles_to_judge
 -- Articles without a cluster, and all recent ones again.
@@ -140,31 +142,34 @@ SELECT
   (SELECT count(*) FROM cluster_articles) AS links,
   (SELECT count(*) FROM briefs) AS briefs
 
--- @keep_run
--- A closed run is never changed.
-INSERT INTO job_runs (id, job_name, scheduled_for, started_at, finished_at, status,
-  worker_instance, error_message, job_id)
-VALUES (:id, :job_name, :scheduled_for, :started_at, :finished_at, :status,
-  :worker_instance, :error_message, :job_id)
-ON CONFLICT (id) DO UPDATE
-SET finished_at = excluded.finished_at,
-  status = excluded.status,
-  error_message = excluded.error_message
-WHERE job_runs.status = 'running'
-
--- @open_runs
-SELECT job_id
-FROM job_runs
-WHERE status = 'running'
-
--- @closed_runs_of
-SELECT count(*)
-FROM job_runs
-WHERE status <> 'running' AND job_id IN (SELECT value FROM json_each(:jobs))
-
 -- @runs
 SELECT id, job_name, scheduled_for, started_at, finished_at, status, worker_instance,
   error_message
 FROM job_runs
 ORDER BY started_at DESC, id
 LIMIT :most
+
+-- @close_stale
+-- S0 6.2: slots claimed in SQL whose run is older than the threshold.
+UPDATE claimed_slots
+SET status = 'skipped_timeout', finished_at = :now, error_message = 'timeout'
+WHERE status = 'running' AND job_name = :name AND started_at < :before
+RETURNING id, worker_instance
+
+-- @open_claims
+SELECT id, job_name, worker_instance
+FROM claimed_slots
+WHERE status = 'running'
+
+-- @recover_claim
+UPDATE claimed_slots
+SET status = 'failed', finished_at = :now, error_message = 'worker_startup_recovery'
+WHERE id = :id AND status = 'running'
+
+-- @recovered
+-- What start-up recovery and thresholds closed, by reason; from the stored runs, so that it
+-- survives every restart.
+SELECT error_message AS reason, count(*) AS count
+FROM job_runs
+WHERE error_message IN ('worker_startup_recovery', 'timeout', 'lease_expired', 'silent')
+GROUP BY error_message

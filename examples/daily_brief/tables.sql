@@ -19,6 +19,13 @@ CREATE TABLE raw_articles (
 CREATE INDEX raw_articles_published ON raw_articles (published_at);
 CREATE INDEX raw_articles_fetched ON raw_articles (fetched_at);
 
+-- What retention_cleanup deleted; a feed that still lists it does not bring it back.
+CREATE TABLE seen_urls (
+  url TEXT PRIMARY KEY
+) WITHOUT ROWID;
+CREATE TRIGGER raw_articles_seen AFTER DELETE ON raw_articles
+BEGIN INSERT OR IGNORE INTO seen_urls (url) VALUES (OLD.url); END;
+
 -- A cluster is an event in the news; its key is the URL of its first article.
 CREATE TABLE clusters (
   id INTEGER PRIMARY KEY,
@@ -60,29 +67,5 @@ CREATE TRIGGER brief_items_fixed BEFORE UPDATE ON brief_items
 BEGIN SELECT RAISE(ABORT, 'a published brief is immutable'); END;
 CREATE TRIGGER brief_items_kept BEFORE DELETE ON brief_items
 BEGIN SELECT RAISE(ABORT, 'a published brief is immutable'); END;
-
--- The job_runs table of S0: a copy of Outlast's records (ledger.py) for queries in SQL. Outlast's
--- own tables decide what runs; this one does not.
-CREATE TABLE job_runs (
-  id VARCHAR(36) NOT NULL PRIMARY KEY,
-  job_name VARCHAR(128) NOT NULL CHECK (length(job_name) BETWEEN 1 AND 128),
-  scheduled_for DATETIME NOT NULL,
-  started_at DATETIME NOT NULL,
-  finished_at DATETIME CHECK (finished_at >= started_at),
-  status VARCHAR(15) NOT NULL
-    CHECK (status IN ('running', 'success', 'failed', 'skipped_timeout')),
-  worker_instance VARCHAR(128) CHECK (length(worker_instance) <= 128),
-  error_message TEXT,
-  job_id VARCHAR(36) NOT NULL,  -- where Outlast's own record is
-  UNIQUE (job_name, scheduled_for),
-  CHECK ((status = 'running') = (finished_at IS NULL))
-);
-CREATE INDEX job_runs_status ON job_runs (status);
-CREATE INDEX job_runs_started ON job_runs (started_at);
-
-CREATE TRIGGER job_runs_fixed BEFORE UPDATE ON job_runs WHEN OLD.status <> 'running'
-BEGIN SELECT RAISE(ABORT, 'a closed run is immutable'); END;
-CREATE TRIGGER job_runs_kept BEFORE DELETE ON job_runs
-BEGIN SELECT RAISE(ABORT, 'the audit log keeps every run'); END;
 
 PRAGMA user_version = 1;

@@ -45,8 +45,8 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-ExecStart={python} -m outlast worker daily_brief.worker:app --topology single \
---scope {worker} --instance-id {worker} --log-format json
+ExecStart={python} -m outlast worker daily_brief.worker:app \
+--instance-id {worker} --log-format json
 {common}# Its jobs have a grace of 30 s to end. A second worker, or a bad setting, is not retried.
 TimeoutStopSec=45
 KillMode=mixed
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--to", type=Path, required=True, help="the folder for the two files")
     parser.add_argument("--web", default=WEB)
     parser.add_argument("--worker", default=WORKER)
-    parser.add_argument("--folder", default=FOLDER, help="of brief.toml and the two databases")
+    parser.add_argument("--folder", default=FOLDER, help="of brief.toml and brief.db")
     parser.add_argument("--code", default=str(Path(__file__).parents[1]), help="of daily_brief")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--user", default=USER)

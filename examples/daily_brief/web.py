@@ -4,21 +4,21 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NoReturn
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 from wsgiref.simple_server import WSGIServer, make_server
 
 from outlast import InvalidSchedule, OperatorError, Outlast, ScheduleNotFound, SlotTaken, Sync
 from outlast.clock import Clock, SystemClock
 
-from . import edition, ledger, page
-from .config import DESK_FILE, JOBS_FILE
+from . import edition, job_runs, page
+from .config import DESK_FILE, store_url
 from .desk import Desk
 from .promises import GUARANTEED, NOT_GUARANTEED, TOPOLOGY
 
@@ -29,6 +29,7 @@ SLOTS: Final = 4
 Start = Callable[[str, list[tuple[str, str]]], object]
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WebRunsNoJobs(RuntimeError):
@@ -99,7 +100,7 @@ class Web:
         """Return the app of this process; Gunicorn may fork after the import."""
         with self._making:
             if self._mine is None or self._mine[0] != os.getpid():
-                counter = Counter(f"sqlite:///{self._folder / JOBS_FILE}")
+                counter = Counter(store_url(self._folder))
                 self._mine = os.getpid(), counter, counter.sync()
             return self._mine[1:]
 
@@ -109,14 +110,15 @@ class Web:
             return self._claim(environ)
         if method not in {"GET", "HEAD"}:
             raise _say(HTTPStatus.METHOD_NOT_ALLOWED, "Only /runs takes a form.")
-        if path == "/":
-            return self._front(None)
-        if path == "/now":
-            return self._show(edition.draft(self.desk, self._clock.now()))
-        if path == "/runs":
-            return self._runs()
-        if path == "/healthz":
-            return _health()
+        pages: Mapping[str, Callable[[], Answer]] = {
+            "/": lambda: self._front(None),
+            "/now": lambda: self._show(edition.draft(self.desk, self._clock.now())),
+            "/runs": lambda: self._runs(environ.get("QUERY_STRING") or ""),
+            "/metrics": self._metrics,
+            "/healthz": _health,
+        }
+        if path in pages:
+            return pages[path]()
         if found := re.fullmatch(r"/briefs/(\d{4}-\d\d-\d\d)", path):
             return self._front(found[1])
         raise _say(HTTPStatus.NOT_FOUND, "There is no such page; the brief is at /.")
@@ -133,15 +135,26 @@ class Web:
         days, feeds = edition.days(self.desk), edition.feeds(self.desk)
         return Answer(HTTPStatus.OK, page.front(shown, feeds, days, self._clock.now()))
 
-    def _runs(self) -> Answer:
+    def _metrics(self) -> Answer:
+        """Render what start-up recovery and thresholds closed, counted from the stored runs."""
         counter, wait = self._process()
-        wait(ledger.refresh(counter, self.desk))
-        rows = ledger.latest(self.desk, RUNS)
+        wait(job_runs.install(counter, self.desk))
+        lines = ["# TYPE recovered_total counter"]
+        for reason, count in job_runs.recovered(self.desk).items():
+            lines.append(f'recovered_total{{reason="{reason}"}} {count}')
+        return Answer(HTTPStatus.OK, "\n".join([*lines, ""]), kind=METRICS)
+
+    def _runs(self, query: str) -> Answer:
+        counter, wait = self._process()
+        wait(job_runs.install(counter, self.desk))
+        rows = job_runs.latest(self.desk, RUNS)
         schedules = [
             (schedule, wait(counter.schedules.history(schedule.name, limit=SLOTS)))
             for schedule in wait(counter.schedules.list())
         ]
-        return Answer(HTTPStatus.OK, page.runs(rows, schedules, self._clock.now()))
+        names = {schedule.name for schedule, _ in schedules}
+        note = _claimed(query, names)
+        return Answer(HTTPStatus.OK, page.runs(rows, schedules, self._clock.now(), note=note))
 
     def _claim(self, environ: dict[str, Any]) -> Answer:
         """Take the slot and store its job; the worker runs it."""
@@ -156,7 +169,8 @@ class Web:
             raise _say(HTTPStatus.CONFLICT, str(error)) from error
         except InvalidSchedule as error:
             raise _say(HTTPStatus.BAD_REQUEST, str(error)) from error
-        return Answer(HTTPStatus.SEE_OTHER, location="/runs")
+        taken = urlencode({"claimed": name, "slot": f"{slot.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"})
+        return Answer(HTTPStatus.SEE_OTHER, location=f"/runs?{taken}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -197,6 +211,16 @@ def _asked(environ: dict[str, Any]) -> tuple[str, datetime]:
         told = f"scheduled_for is {slot[:40]!r}; write it as 2026-01-05T09:00, in UTC."
         raise _say(HTTPStatus.BAD_REQUEST, told) from error
     return name, at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _claimed(query: str, names: Collection[str]) -> str:
+    """Return what a claim is answered with, from the address that it led to."""
+    given = parse_qs(query)
+    name, slot = (given.get(field, [""])[0] for field in ("claimed", "slot"))
+    if name not in names or not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", slot):
+        return ""
+    at = f"{slot[:10]} {slot[11:19]} UTC"
+    return f"The slot {at} of {name} is claimed. The worker runs it; reload the page to follow it."
 
 
 def _require_same_site(environ: dict[str, Any]) -> None:

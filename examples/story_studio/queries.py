@@ -14,6 +14,7 @@ from .words import (
     job_row,
     reservation_row,
     run_row,
+    schedule_row,
     template_row,
 )
 
@@ -25,7 +26,7 @@ ORDER: Final = ("job_id", "priority", "position", "created_at")
 
 
 async def jobs(studio: Studio) -> list[Row]:
-    """Every job, in the order in which they were created."""
+    """Every job, in the order of creation; a direct one is no part of the queue until it runs."""
     return [asdict(job_row(job)) for job in await _find(studio)]
 
 
@@ -40,9 +41,16 @@ async def direct_reservations(studio: Studio) -> list[Row]:
     return await _reservations(studio, active_only=False)
 
 
-async def templates(studio: Studio) -> list[Row]:
+async def job_templates(studio: Studio) -> list[Row]:
     """Every template, by name."""
     return [asdict(template_row(each)) for each in await studio.app.templates.list()]
+
+
+async def schedules(studio: Studio) -> list[Row]:
+    """Every schedule, by its identifier."""
+    ids = {each.name: each.id for each in await studio.app.templates.list()}
+    found = await studio.app.schedules.list()
+    return [asdict(schedule_row(each, ids.get(each.plan.template or ""))) for each in found]
 
 
 async def order(studio: Studio) -> list[Row]:
@@ -103,14 +111,17 @@ async def _find(studio: Studio, *states: State) -> list[Job]:
         what, limit=PAGE, before=found[-1].seq if found else None
     ):
         found.extend(page)
-    return found[::-1]
+    held = await studio.app.store.reservations(active_only=True, limit=PAGE)
+    direct = {each.job_id for each in held}
+    return [job for job in found[::-1] if job.token or job.is_final or job.id not in direct]
 
 
 QUERIES: Final[Mapping[str, Query]] = {
     "jobs": jobs,
     "job_runs": job_runs,
     "direct_reservations": direct_reservations,
-    "templates": templates,
+    "job_templates": job_templates,
+    "schedules": schedules,
     "next": head,
     "order": order,
     "reserved": reserved,

@@ -15,11 +15,16 @@ from .studio import QUEUE, Studio
 from .tables import table
 
 COLUMNS: Final = {
-    "jobs": "job_id template_id job_type params status position retry_of worker_id "
-    "started_at finished_at permanently_failed",
-    "job_runs": "run_id job_id status exit_code error artifacts log_path",
+    "jobs": "job_id job_type params status run position retry_of",
+    "job_runs": "job_id status exit_code error artifacts",
+    "job_templates": "template_id name job_type params",
+    "schedules": "schedule_id name cron_expression timezone next_trigger_at",
+    "direct_reservations": "reservation_id reserved_by reserved_at status expires_at",
+    "reserved": "reservation_id reserved_by reserved_at status expires_at",
 }
-"""Columns that fit on a screen; `show` prints all of them."""
+"""Columns that fit into a terminal of 100; `show` prints all of them. `run` is a job's outcome."""
+
+NIGHTLY: Final = "A bedtime story, every night"
 
 TIMES: Final = {
     "jobs": "created_at",
@@ -45,9 +50,10 @@ async def _work(studio: Studio) -> None:
         doomed = await _fill_the_queue(studio)
         await _show(studio, "order")
         await _run_everything(studio)
-        for name in ("templates", "jobs", "job_runs", "direct_reservations"):
+        for name in ("job_templates", "jobs", "job_runs", "direct_reservations"):
             await _show(studio, name, since=began)
         await _show_chain(studio, doomed)
+        await _plan_the_nights(studio)
 
 
 async def _fill_the_queue(studio: Studio) -> str:
@@ -84,11 +90,29 @@ async def _run_everything(studio: Studio) -> None:
             await worker.drained()
 
 
+async def _plan_the_nights(studio: Studio) -> None:
+    """S1 2.3: a schedule of the template, unless an earlier run of this command made it."""
+    _say("A schedule makes a job of the bedtime template every night:")
+    if all(row["name"] != NIGHTLY for row in await QUERIES["schedules"](studio)):
+        template = await studio.app.templates.get("bedtime")
+        await studio.schedule(
+            template_id=template.id,
+            name=NIGHTLY,
+            cron_expression="0 20 * * *",
+            timezone="Europe/Berlin",
+            param_overrides={"title": "Good Night"},
+        )
+    await _show(studio, "schedules")
+
+
 async def _show(studio: Studio, name: str, *, since: datetime | None = None) -> None:
     """Print a table; with `since`, without the rows of an earlier run of this command."""
     rows = await QUERIES[name](studio)
     if since is not None and name in TIMES:
         rows = [row for row in rows if row[TIMES[name]] >= since]
+    if name == "jobs":
+        outcomes = {row["job_id"]: row["status"] for row in await QUERIES["job_runs"](studio)}
+        rows = [{**row, "run": outcomes.get(row["job_id"])} for row in rows]
     if name in COLUMNS:
         rows = [{column: row[column] for column in COLUMNS[name].split()} for row in rows]
     print(f"\n{table(name, rows)}")

@@ -1,18 +1,24 @@
 """The app of the studio: one queue and two job types, in one folder."""
 
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
+from uuid import uuid4
 
 from pydantic import Field
 
-from outlast import Backoff, Command, Outlast, Queue, Run, Skip
+from outlast import Backoff, Command, Outlast, Queue, Run, Schedule, Skip
+
+from . import views
 
 QUEUE: Final = "studio"
 GAP: Final = 100
 MAX_RETRIES: Final = 3
 NO_DELAY: Final = Backoff(max_attempts=1 + MAX_RETRIES, base="0s", jitter=False)
 RESERVATION: Final = "5m"
+MISFIRE_GRACE: Final = "5m"
 
 WRITER: Final = Path(__file__).with_name("writer.py")
 SHELF: Final = Path(__file__).with_name("shelf.txt")
@@ -28,13 +34,14 @@ class Studio:
 
     Each job executes at most once (`linked`): a job that fails, or whose worker dies, is retried as
     a new job with `retry_of`, at most three times. One job runs at a time, in the order of the
-    queue. The folder has `studio.db`, `notes/`, `stories/` and `logs/`.
+    queue. The folder has `studio.db`, `notes/`, `stories/` and `logs/`; with a `url` the jobs are
+    in that store.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder: Final = folder.absolute()
         self.app: Final = Outlast(
-            f"sqlite:///{self.folder / 'studio.db'}",
+            url or f"sqlite:///{self.folder / 'studio.db'}",
             logs=self.folder / "logs",
             reservation=RESERVATION,
         )
@@ -46,8 +53,38 @@ class Studio:
         self.research: Final = a_function(self._research)
 
     async def prepare(self) -> Queue:
-        """Configure the queue as S1 requires. Idempotent."""
-        return await self.app.queues.save(QUEUE, ordering="position", concurrency=1, gap=GAP)
+        """Configure the queue as S1 requires, and create S1's tables as views. Idempotent."""
+        queue = await self.app.queues.save(QUEUE, ordering="position", concurrency=1, gap=GAP)
+        await views.install(self.app.store)
+        return queue
+
+    async def schedule(
+        self,
+        *,
+        template_id: str,
+        name: str,
+        cron_expression: str,
+        timezone: str = "UTC",
+        enabled: bool = True,
+        param_overrides: Mapping[str, Any] | None = None,
+    ) -> Schedule:
+        """Create a schedule from S1's fields alone; `name` is a label for people.
+
+        What S1 does not say has the studio's defaults: of several late triggers the last one runs,
+        unless it is later than `MISFIRE_GRACE`.
+        """
+        words = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
+        return await self.app.schedules.save(
+            f"{words or 'schedule'}-{uuid4().hex[:8]}",
+            cron_expression,
+            label=name,
+            template=template_id,
+            params=param_overrides,
+            timezone=timezone,
+            enabled=enabled,
+            coalesce=True,
+            misfire_grace=MISFIRE_GRACE,
+        )
 
     def notes(self, topic: str) -> Path:
         """Return the file for the research on a topic."""

@@ -1,13 +1,12 @@
 """Rows as a table for people: short ids, times of day, and no column that is empty throughout."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any, Final
 
-WIDEST: Final = 48
+WIDEST: Final = 24
 ID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -27,10 +26,12 @@ def _cell(column: str, value: Any) -> str:
     match value:
         case None | [] | False:
             return ""
+        case datetime() if column.startswith("next"):
+            return value.strftime("%Y-%m-%d %H:%MZ")
         case datetime():
             return value.strftime("%H:%M:%S.%f")[:-3]
         case dict():
-            return _cut(json.dumps(value, ensure_ascii=False))
+            return _cut(", ".join(str(part) for part in value.values()))
         case list():
             return ", ".join(map(_file, value))
         case _:
@@ -40,7 +41,11 @@ def _cell(column: str, value: Any) -> str:
 def _text(column: str, text: str) -> str:
     if column.endswith("_path"):
         return _file(text)
-    return _short(_cut(text.partition("\n")[0]) if column == "error" else text)
+    if column == "error":
+        return _cut(text.strip().rpartition("\n")[2])  # a program says last what went wrong
+    if column == "reserved_by":
+        return f"…{text[text.rfind(' for ') :]}"
+    return _short(text)
 
 
 def _short(name: str) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
-from outlast import Job, State, Template
+from outlast import Job, Schedule, State, Template
 from outlast.core.delivery import Delivery
 from outlast.core.reservation import Reservation, ReservationStatus
 from outlast.core.run import RunRecord
@@ -102,6 +102,22 @@ class TemplateRow:
     max_retries: int | None
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRow:
+    """S1 2.3."""
+
+    schedule_id: str
+    template_id: str | None
+    name: str
+    cron_expression: str | None
+    timezone: str
+    enabled: bool
+    param_overrides: dict[str, Any] | None
+    last_triggered_at: datetime | None
+    next_trigger_at: datetime | None
+    created_at: datetime
 
 
 def job_row(job: Job) -> JobRow:
@@ -216,4 +232,21 @@ def template_row(template: Template) -> TemplateRow:
         max_retries=None if attempts is None else attempts - 1,
         created_at=template.created_at,
         updated_at=template.updated_at,
+    )
+
+
+def schedule_row(schedule: Schedule, template_id: str | None) -> ScheduleRow:
+    """The schedule, and the id of the template that it names."""
+    plan = schedule.plan
+    return ScheduleRow(
+        schedule_id=schedule.id,
+        template_id=template_id,
+        name=plan.label or plan.name,
+        cron_expression=plan.rule.cron,
+        timezone=plan.rule.timezone,
+        enabled=plan.enabled,
+        param_overrides=json.loads(plan.params) or None,
+        last_triggered_at=schedule.last_triggered_at,
+        next_trigger_at=schedule.next_trigger_at,
+        created_at=schedule.created_at,
     )

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_duration
+from outlast.core.limits import check_name
 from outlast.core.log_capture import LogCapture, check_log_capture
 from outlast.core.refusals import MAX_UNFIT
 from outlast.errors import ConfigurationError
@@ -31,6 +32,8 @@ SHORTEST_RESERVATION: Final = timedelta(seconds=1)
 LONGEST_RESERVATION: Final = timedelta(hours=1)
 LONGEST_UNFIT: Final = timedelta(days=366)
 """Longest `max_unfit`."""
+MAX_LOCK_NAME: Final = 100
+"""Longest name of a worker or scope."""
 
 MAX_COUNT: Final = 100_000
 """Largest number of jobs in a setting."""
@@ -40,6 +43,10 @@ TICK: Final = timedelta(seconds=1)
 
 POLL: Final = timedelta(milliseconds=500)
 """Default of `poll`, unless the store has another (DynamoDB: 5 s)."""
+
+
+Topology = Literal["pool", "single"]
+UnknownOwnerPolicy = Literal["fail", "threshold", "leave"]
 
 
 class SettingOptions(TypedDict, total=False):
@@ -63,6 +70,9 @@ class SettingOptions(TypedDict, total=False):
     logs: str | PathLike[str]
     log_capture: LogCapture
     uvloop: bool
+    topology: Topology
+    scope: str
+    unknown_owner: UnknownOwnerPolicy | None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -102,6 +112,12 @@ class Settings:
             True, False, or a level such as "WARNING" (from INFO). On etcd and DynamoDB only types
             that ask for it are captured.
         uvloop: Whether the processes of `outlast worker` run on uvloop, if it is installed (True).
+        topology: `pool`: any number of workers. `single`: each worker refuses to start while
+            another one of the same scope runs.
+        scope: The name within which a `single` worker is the only one (`default`).
+        unknown_owner: What a starting worker does with open runs whose owner is unknown: `fail`
+            closes them, `threshold` those whose lease has expired, `leave` none. To a `single`
+            worker every other name is unknown. Default: `fail` if single, else `threshold`.
 
     Raises:
         ValueError: A value is out of range; the message names the setting.
@@ -125,6 +141,9 @@ class Settings:
     logs: Path
     log_capture: LogCapture
     uvloop: bool
+    topology: Topology
+    scope: str
+    unknown_owner: UnknownOwnerPolicy | None
     _unset: frozenset[str] = field(repr=False, compare=False)  # settings with the store's default
 
     def __init__(
@@ -148,6 +167,9 @@ class Settings:
         logs: str | PathLike[str] = "outlast-logs",
         log_capture: LogCapture = True,
         uvloop: bool = True,
+        topology: Topology = "pool",
+        scope: str = "default",
+        unknown_owner: UnknownOwnerPolicy | None = None,
     ) -> None:
         defaults = {"tick": (tick, TICK), "poll": (poll, POLL)}
         defaults["transaction"] = transaction, TRANSACTION
@@ -176,6 +198,11 @@ class Settings:
         object.__setattr__(self, "logs", Path(logs))
         object.__setattr__(self, "log_capture", _log_capture(log_capture))
         object.__setattr__(self, "uvloop", _flag(uvloop, what="uvloop"))
+        topologies, policies = get_args(Topology), (None, *get_args(UnknownOwnerPolicy))
+        object.__setattr__(self, "topology", _one_of(topologies, topology, what="topology"))
+        object.__setattr__(self, "scope", check_lock_name(scope, what="scope"))
+        policy = _one_of(policies, unknown_owner, what="unknown_owner")
+        object.__setattr__(self, "unknown_owner", policy)
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
@@ -288,6 +315,21 @@ def _max_unfit(value: Duration) -> timedelta:
             f'max_unfit is {span}; it must last at most {LONGEST_UNFIT.days} days, such as "1d"'
         )
     return span
+
+
+def _one_of(choices: tuple[Any, ...], value: Any, *, what: str) -> Any:
+    if value not in choices:
+        raise ConfigurationError(
+            f"{what} is {value!r:.60}; use one of {', '.join(map(repr, choices))}"
+        )
+    return value
+
+
+def check_lock_name(name: str, *, what: str) -> str:
+    """Return `name` if a lock can have it; ConfigurationError names `what` otherwise."""
+    if isinstance(name, str) and len(name) > MAX_LOCK_NAME:
+        raise ConfigurationError(f"{what} has {len(name)} characters; use at most {MAX_LOCK_NAME}")
+    return check_name(name, what=what)
 
 
 def check_count(value: int, *, what: str, least: int = 1) -> int:

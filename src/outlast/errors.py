@@ -44,6 +44,7 @@ OutlastError
     ├── StoreMissing          no store exists at the URL
     ├── StoreFull             no space is left
     ├── StoreReadOnly         the store cannot be written
+    ├── IdentityInUse         another worker has that name or scope
     ├── StoreCorrupt          the file is damaged or unreadable
     ├── ForeignStore          the file belongs to another program
     ├── ClockSkewTooLarge     the clocks of this machine and the store differ by too much
@@ -278,6 +279,10 @@ class StoreFull(OperatorError):
 
 class StoreReadOnly(OperatorError):
     """The store or its folder cannot be written."""
+
+
+class IdentityInUse(OperatorError):
+    """A living worker has that instance id or scope."""
 
 
 class StoreCorrupt(OperatorError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Outlast, Settings, State
+from outlast import IdentityInUse, Outlast, Settings, State
 from outlast.core.event import Succeeded
 from outlast.errors import ConfigurationError, ForeignStore, StoreClosed, StoreReadOnly
 from outlast.testing.model.store import ModelStore
@@ -164,6 +164,10 @@ WRONG_SETTINGS = [
     ({"prefetch": -1}, "prefetch is -1; it must lie in 0…100,000"),
     ({"prune_batch": 1.5}, "prune_batch is 1.5; use a whole number"),
     ({"uvloop": "no"}, "uvloop is 'no'; use True or False"),
+    ({"topology": "ring"}, "topology is 'ring'; use one of 'pool', 'single'"),
+    ({"scope": "x" * 101}, "scope has 101 characters; use at most 100"),
+    ({"scope": "two words"}, "scope is 'two words'"),
+    ({"unknown_owner": "kill"}, "unknown_owner is 'kill'; use one of None, 'fail', 'threshold'"),
 ]
 
 
@@ -226,7 +230,11 @@ def test_the_defaults_are_those_of_the_design():
         "prune_batch": "500",
         "concurrency": "10",
         "prefetch": "1500",
+        "log_capture": "True",
         "uvloop": "True",
+        "topology": "pool",
+        "scope": "default",
+        "unknown_owner": "None",
     }
     assert Settings(retention=None).retention is None
 
@@ -279,3 +287,19 @@ def test_an_app_without_any_url_says_what_to_paste(monkeypatch, value):
 
     with pytest.raises(ConfigurationError, match=r"`export OUTLAST_URL=sqlite:///jobs\.db`"):
         Outlast()
+
+
+async def test_a_single_app_has_one_embedded_worker_at_a_time(tmp_path):
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    first, second, other = (
+        Outlast(url, topology="single", scope=scope) for scope in ("brief", "brief", "other")
+    )
+    for app in (first, second, other):
+        app.job(name="nothing")(lambda: None)
+    async with first, second, other:
+        async with first.worker():
+            with pytest.raises(IdentityInUse, match="serves the scope 'brief' already"):
+                async with second.worker():
+                    pass
+        async with second.worker(), other.worker():
+            pass

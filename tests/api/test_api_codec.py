@@ -180,7 +180,7 @@ async def test_a_slot_of_a_schedule_over_a_template_needs_no_key_until_it_runs(
     assert label(text) == "encrypted (key 2026-11)"
     assert SECRET not in text
     assert send.load(text) == {"to": SECRET, "n": 7}
-    [job] = await app.find()
+    [job] = [each async for each in app.jobs.find()]
     assert json.loads(job.params) == {"to": SECRET, "n": 7}
 
 
@@ -282,7 +282,10 @@ async def test_no_repr_and_no_error_shows_what_was_decoded(app, hand, send):
             await handle.result("1s")
         job, runs = await handle.read(), await app.runs(handle.id)
         events, lineage = await app.events(handle.id), await app.lineage(handle.id)
-        shown = [repr(refused.value), *map(repr, [job, runs, events, lineage, await app.find()])]
+        shown = [
+            repr(refused.value),
+            *map(repr, [job, runs, events, lineage, (await app.jobs.page()).jobs]),
+        ]
         assert SECRET not in "".join(shown)
         assert SECRET in f"{runs[0].error} {job.reason}"
         assert "decoded characters" in repr(job)

@@ -70,7 +70,7 @@ async def test_each_condition_narrows_the_jobs(app, small, mail, hand, clock):
     clock.advance(timedelta(hours=2))
     group = await app.groups.start([small.bind(2)])
     [new] = await group.jobs()
-    sent = await mail.options(active_key="ada").enqueue("ada")
+    sent = await mail.options(key="ada", key_until="end").enqueue("ada")
     await hand.end(await hand.take("mail.send", queue="mail"), Failed("Boom: no route"))
 
     assert await found(app, queue="mail") == await found(app, type="mail.*") == [sent.id]

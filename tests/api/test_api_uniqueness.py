@@ -141,7 +141,7 @@ async def test_an_option_about_a_key_that_makes_no_sense_is_refused(outlast, sen
     with pytest.raises(InvalidJob, match=re.escape(why)):
         await send.options(**options).enqueue(1)
 
-    assert await outlast.app.find() == []
+    assert (await outlast.app.jobs.page()).jobs == []
 
 
 @pytest.mark.parametrize("options", [{"debounce": "1s"}, {"on_conflict": "replace"}])

@@ -253,6 +253,7 @@ class Plan(Model):
     template: str | None
     params: Params
     job_name: str | None
+    label: str | None
     coalesce: bool
     misfire_grace: Seconds
     max_instances: int | None

@@ -36,6 +36,18 @@ def test_a_schedule_is_saved_listed_paused_and_removed(cli: Cli) -> None:
     assert cli.documents("schedule", "list") == []
 
 
+def test_a_label_is_free_text_and_has_a_column_if_a_schedule_has_one(cli: Cli) -> None:
+    cli.out("schedule", *SAVED)
+    without = cli.out("schedule", "list")
+    cli.out("schedule", "edit", "nightly", "--label", "for Ada\x1b[2J & Bo")
+    [header, row] = cli.out("schedule", "list").splitlines()
+
+    assert "LABEL" not in without
+    assert header.split()[-1] == "LABEL"
+    assert row.rstrip().endswith("for Ada\\x1b[2J & Bo")
+    assert cli.documents("schedule", "list")[0]["plan"]["label"] == "for Ada\x1b[2J & Bo"
+
+
 @pytest.mark.parametrize("left_out", ["--coalesce", "--misfire-grace"])
 def test_what_becomes_of_late_slots_must_be_said(cli: Cli, left_out: str) -> None:
     words = {"--coalesce": [*NIGHTLY[:-1], "--misfire-grace", "5m"], "--misfire-grace": NIGHTLY}

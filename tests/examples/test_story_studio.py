@@ -81,11 +81,13 @@ def test_the_one_command_shows_every_table_of_s1(world: tuple[Path, str]) -> Non
         ("order", "job_id"),
         ("reserved", "reservation_id"),
         ("order", "job_id"),
-        ("templates", "template_id"),
+        ("job_templates", "template_id"),
         ("jobs", "job_id"),
-        ("job_runs", "run_id"),
+        ("job_runs", "job_id"),
         ("direct_reservations", "reservation_id"),
+        ("schedules", "schedule_id"),
     ]
+    assert max(map(len, reported.splitlines())) <= 100, "it fits into a terminal"
     for word in ("RUNNING", "COMPLETED", "FAILED", "SKIPPED", "ACTIVE", "RELEASED", "for the boss"):
         assert word in reported
     assert re.findall(r"attempt (\d)  (.*)", reported) == [
@@ -307,7 +309,7 @@ async def disturb(studio: Studio, random: Random, waiting: list[str]) -> None:
 
 
 def test_the_readme_maps_every_word_of_s1() -> None:
-    rows = (words.JobRow, words.JobRunRow, words.ReservationRow)
+    rows = (words.JobRow, words.JobRunRow, words.ReservationRow, words.ScheduleRow)
     columns = {name for row in rows for name in row.__slots__}
     states = {*words.JobStatus, *words.JobRunStatus, *words.DirectStatus}
 

@@ -117,6 +117,8 @@ async def test_declaring_is_checked_at_once(app: Outlast) -> None:
         ({"job_type": "report", "coalesce": 1}, InvalidSchedule),
         ({"job_type": "report", "job_name": "two words"}, InvalidArgument),
         ({"job_type": 7}, InvalidArgument),
+        ({"job_type": "report", "label": "x" * 513}, InvalidSchedule),
+        ({"job_type": "report", "label": "a\0b"}, InvalidSchedule),
     ],
     ids=str,
 )

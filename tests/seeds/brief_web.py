@@ -14,7 +14,7 @@ from daily_brief.web import Web
 
 EXAMPLES = Path(web.__file__).parents[1]
 FOUND_IN = os.pathsep.join([str(Path(outlast.__file__).parents[1]), str(EXAMPLES)])
-SINGLE = ("--topology", "single", "--scope", "brief", "--instance-id", "brief-worker")
+SINGLE = ("--instance-id", "brief-worker")
 
 
 def call(

@@ -1,19 +1,20 @@
 """A daily brief for tests: its feeds are what a test says, its time is the fake clock's."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from daily_brief import ledger, words
+from daily_brief import job_runs
 from daily_brief.brief import Brief
 from daily_brief.config import Feed
-from daily_brief.desk import Desk
+from daily_brief.desk import Desk, moment
 from daily_brief.feeds import Article, FeedError
-from daily_brief.words import JobRunRow
 from outlast import Handle
+from outlast.scheduler.trigger import Trigger
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 
@@ -21,6 +22,25 @@ from .app_helpers import drain
 
 HOUR: Final = timedelta(hours=1)
 CHECKED: Final = ("raw_articles", "clusters", "cluster_articles", "briefs", "brief_items", "feeds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRunRow:
+    """S0 5, with its times parsed."""
+
+    id: str
+    job_name: str
+    scheduled_for: datetime
+    started_at: datetime
+    finished_at: datetime | None
+    status: str
+    worker_instance: str | None
+    error_message: str | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "JobRunRow":
+        times = ("scheduled_for", "started_at", "finished_at")
+        return cls(**{**row, **{name: row[name] and moment(row[name]) for name in times}})
 
 
 class Killed(BaseException):
@@ -34,7 +54,7 @@ class Newsroom:
         self.folder = folder
         self.clock = clock
         self.feeds: dict[str, Sequence[Article] | Exception] = {}
-        self.desk = Desk(folder / "brief.db")
+        self.desk = Desk(store.path)
         self.brief = Brief(folder, store=store, desk=self.desk, clock=clock, get=self._get)
         self.app = self.brief.app
         self._slots = 0
@@ -58,9 +78,9 @@ class Newsroom:
         return await self.app.registry.get(name).options(slot=at, delay="0s").enqueue()
 
     async def row(self, job_id: str) -> JobRunRow:
-        job = await self.app.get(job_id)
         [run] = await self.app.runs(job_id)
-        return words.run_row(job, run)
+        [row] = [row for row in await self.job_runs() if row["id"] == run.run_id]
+        return JobRunRow.of(row)
 
     async def result(self, name: str) -> Any:
         """The same, and what the handler returned."""
@@ -70,9 +90,13 @@ class Newsroom:
         await drain(self.app, instance_id="news-1")
         return await handle.result()
 
+    async def fire(self) -> None:
+        """Trigger every due slot, as a worker's loop would."""
+        await Trigger(self.app.store, self.app._ids.job).run_once()
+
     async def job_runs(self) -> list[dict[str, Any]]:
-        await ledger.refresh(self.app, self.desk)
-        return ledger.latest(self.desk, 1000)
+        await job_runs.install(self.app, self.desk)
+        return job_runs.latest(self.desk, 1000)
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return look(self.desk.path, query, *values)

@@ -27,6 +27,12 @@ PURGED = {"cluster_articles": 3, "raw_articles": 3, "clusters": 1, "feeds": 1}
 IMMUTABLE = ("briefs", "brief_items", "job_runs")
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The news and Outlast's tables are in one file."""
+    return tmp_path / "brief.db"
+
+
 def take_in(desk: Desk, *news: Article) -> None:
     ingest(desk, [Feed(name="one", url="https://a/")], lambda _: list(news), FakeClock().now)
     cluster(desk, START)
@@ -194,6 +200,18 @@ def test_a_second_cleanup_deletes_and_logs_nothing_more(
     assert again == dict.fromkeys(PURGED, 0)
     assert contents(desk.path) == before
     assert "retention_deleted table=raw_articles deleted=0" in caplog.messages
+
+
+def test_a_purged_url_stays_away_while_its_feed_still_lists_it(tmp_path: Path) -> None:
+    desk = old_desk(tmp_path / "brief.db")
+    cleanup(desk, ALLOWED, KEEP, START + KEEP + HOUR)
+    kept = look(desk.path, "SELECT url FROM raw_articles ORDER BY url")
+
+    take_in(desk, article("storm"), article("x", "Herons count"), article("new", "A new one"))
+
+    urls = look(desk.path, "SELECT url FROM raw_articles ORDER BY url")
+    assert urls == sorted([*kept, ("https://news.example/new",)])
+    assert ("https://news.example/x",) not in kept
 
 
 def test_what_is_not_old_enough_stays(tmp_path: Path) -> None:

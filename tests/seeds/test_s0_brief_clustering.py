@@ -31,6 +31,12 @@ ALONE = [article("heron", "More herons than ever on the Brenn", ago=2 * HOUR)]
 NEWS = [*STORM, *BUDGET, *ALONE]
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The news and Outlast's tables are in one file."""
+    return tmp_path / "brief.db"
+
+
 def fill(desk: Desk, news: list[Article]) -> None:
     ingest(desk, [Feed(name="one", url="https://a/")], lambda _: news, FakeClock().now)
 

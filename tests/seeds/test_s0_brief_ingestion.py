@@ -22,6 +22,12 @@ FEEDS = [Feed(name=name, url=f"https://{name}.example/") for name in ("one", "tw
 
 
 @pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The news and Outlast's tables are in one file."""
+    return tmp_path / "brief.db"
+
+
+@pytest.fixture
 async def room(tmp_path: Path, store: SqliteStore, clock: FakeClock) -> Newsroom:
     room = Newsroom(tmp_path, store, clock)
     await room.app.sync_schedules()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,6 +13,12 @@ from outlast.testing.clock import FakeClock
 
 from .brief_web import call
 from .newsroom import Newsroom, article
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The news and Outlast's tables are in one file."""
+    return tmp_path / "brief.db"
 
 
 @pytest.mark.req("S0-10.c")
@@ -30,7 +37,19 @@ async def test_the_page_claims_a_slot_and_no_slot_twice(
     waiting = [slot.outcome for slot in await room.app.schedules.history("rss_ingestion")]
     second, _, said = await asyncio.to_thread(post, **form)
 
-    assert (first, head["Location"], second) == (303, "/runs", 409)
+    assert (first, second) == (303, 409)
+    target = urlsplit(head["Location"])
+    pages = [
+        (await asyncio.to_thread(call, Web(tmp_path), "GET", target.path, {"QUERY_STRING": query}))[
+            2
+        ]
+        for query in (target.query, "claimed=%3Cscript%3E&slot=2026-01-05T08:00:00Z")
+    ]
+    assert ["rss_ingestion is claimed. The worker runs it" in text for text in pages] == [
+        True,
+        False,
+    ]
+    assert "<script" not in pages[1]
     assert waiting == ["manual"]
     assert "a slot runs once, so take another" in said
     assert await room.job_runs() == [], "it is the worker that runs it"

@@ -23,6 +23,7 @@ import pytest
 from chaos.worker_tree import PATIENCE, PROGRAM, WorkerTree, until, worker_trees
 from daily_brief import units
 from daily_brief.brief import Brief
+from daily_brief.config import store_url
 from daily_brief.rules import RULES
 from daily_brief.samples import Item, rss, serve
 from daily_brief.show import QUERIES
@@ -57,6 +58,12 @@ print([module for module in sys.modules if module.startswith(what_runs)])
 web.close()
 """
 """Serves every page, and tells its threads and what it has imported of what runs jobs."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The news and Outlast's tables are in one file."""
+    return tmp_path / "brief.db"
 
 
 def ask(url: str, form: dict[str, str] | None = None) -> tuple[int, str]:
@@ -121,7 +128,7 @@ def prepare(folder: Path, feeds: str = "", every_second: str | None = None) -> N
 
 def query_rows(folder: Path, query: str) -> list[dict[str, Any]]:
     async def asked() -> Any:
-        async with Counter(f"sqlite:///{folder / 'jobs.db'}") as counter:
+        async with Counter(store_url(folder)) as counter:
             return await QUERIES[query](counter, Brief(folder).desk)
 
     return list(asyncio.run(asked()))
@@ -129,7 +136,7 @@ def query_rows(folder: Path, query: str) -> list[dict[str, Any]]:
 
 def is_triggered_by_somebody(folder: Path) -> bool:
     async def held() -> bool:
-        async with Outlast(f"sqlite:///{folder / 'jobs.db'}") as app:
+        async with Outlast(store_url(folder)) as app:
             hold = await app.store.acquire_lock(LEADER_LOCK)
             if hold is None:
                 return True
@@ -142,7 +149,7 @@ def is_triggered_by_somebody(folder: Path) -> bool:
 def next_slot(folder: Path) -> str:
     return str(
         look(
-            folder / "jobs.db",
+            folder / "brief.db",
             "SELECT next_slot FROM outlast_schedules WHERE name = 'event_clustering'",
         )
     )
@@ -218,7 +225,9 @@ def claim(folder: Path, slot: str) -> None:
 
 
 @pytest.mark.req("S0-2.b")
-def test_there_is_one_unit_for_the_web_under_gunicorn_and_one_for_the_worker() -> None:
+def test_there_is_one_unit_for_the_web_under_gunicorn_and_one_for_the_worker(
+    tmp_path: Path,
+) -> None:
     files = {file.name: file.read_text() for file in (EXAMPLES / "daily_brief/deploy").iterdir()}
 
     assert files == units.units()
@@ -232,7 +241,8 @@ def test_there_is_one_unit_for_the_web_under_gunicorn_and_one_for_the_worker() -
     assert call(getattr(module, target[2]), "GET", "/healthz")[0] == 200
     started = worker_unit["Service"]["ExecStart"].split()
     assert started[1:5] == ["-m", "outlast", "worker", "daily_brief.worker:app"]
-    assert started[started.index("--topology") + 1] == "single"
+    app = Brief(tmp_path).app
+    assert (app.settings.topology, app.settings.scope) == ("single", "brief")
     for unit in (web_unit, worker_unit):
         tied = {"Requires", "BindsTo", "PartOf", "Requisite"} & set(unit["Unit"])
         assert not tied, "each is started and stopped alone"
@@ -246,7 +256,7 @@ def test_both_names_can_be_set(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "news-web.service",
         "news-worker.service",
     ]
-    assert "--scope news-worker" in (tmp_path / "news-worker.service").read_text()
+    assert "--instance-id news-worker" in (tmp_path / "news-worker.service").read_text()
     assert "k2dailybrief-w" not in (tmp_path / "news-worker.service").read_text()
     assert len(capsys.readouterr().out.splitlines()) == 2
     for bad in ({"web": "a b"}, {"worker": "x\nExecStart=y"}, {"web": "a", "worker": "a"}):

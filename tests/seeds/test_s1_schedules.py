@@ -77,6 +77,35 @@ async def test_another_template_is_used_by_the_next_trigger(
     assert second.template_id == (await story.templates.get("two")).id
 
 
+@pytest.mark.req("S1-2.3.b")
+async def test_the_target_is_a_template_by_its_id(
+    story: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+) -> None:
+    two = await story.templates.get("two")
+
+    await hourly(story, template=two.id)
+    await fire(trigger, clock)
+
+    [job] = await store.find(Filter(), limit=9)
+    assert (job.template_id, job.params) == (two.id, '{"a":5,"b":5}')
+    assert (await story.templates.get(two.id)) == two
+
+
+@pytest.mark.req("S1-2.3.c")
+async def test_the_label_for_people_is_free_text_that_changes_alone(
+    story: Outlast, clock: FakeClock, trigger: Trigger
+) -> None:
+    before = await hourly(story, label="The nightly story, for Ada")
+    await fire(trigger, clock)
+
+    after = await story.schedules.edit("nightly", label="Ada's story ✨")
+    await fire(trigger, clock)
+
+    assert before.plan.label == "The nightly story, for Ada"
+    assert (after.id, after.name, after.plan.label) == (before.id, "nightly", "Ada's story ✨")
+    assert len(await story.schedules.history("nightly")) == 2
+
+
 @pytest.mark.req("S1-2.3.c")
 async def test_a_new_name_changes_neither_id_nor_triggers(
     story: Outlast, clock: FakeClock, trigger: Trigger

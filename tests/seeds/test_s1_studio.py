@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,19 @@ import pytest
 import outlast
 from chaos.worker_tree import PROGRAM, WorkerTree, until, worker_trees
 from outlast import State
+from outlast.core.ids import JobId
 from outlast.core.run import Claim, LeaseHolder
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.factories import FAILED, SUCCEEDED, job_of, new_id, settle, take
+from outlast.testing.conformance.factories import (
+    FAILED,
+    SUCCEEDED,
+    job_of,
+    new_id,
+    settle,
+    take,
+    take_many,
+)
 from outlast.worker.maintenance.history_inspector import HistoryInspector, HistoryRepairs
 from story_studio import queries, words
 from story_studio.studio import MAX_RETRIES, QUEUE, Studio
@@ -336,3 +346,41 @@ def test_the_guard_would_tell(guarded: Callable[..., Any]) -> None:
     done, asked = guarded("-c", nested)
 
     assert (done.returncode, len(asked)) == (0, 1)
+
+
+@pytest.mark.req("S1-2.4.c")
+async def test_a_job_of_the_studio_that_always_fails_ends_with_the_fourth(
+    studio: Studio, store: SqliteStore
+) -> None:
+    handle = await studio.story.enqueue("The Unknown Dragon")
+
+    for _ in range(6):
+        for claim in await take_many(store, queue=QUEUE, types=TYPES):
+            await settle(store, claim, FAILED)
+
+    chain = await store.chain(JobId(handle.id))
+    assert [job.state for job in chain] == [State.FAILED] * MAX_RETRIES + [State.DEAD_LETTER]
+    assert len(chain) == 4
+
+
+@pytest.mark.req("S1-6.1.x")
+async def test_the_studio_never_has_two_open_runs(studio: Studio, store: SqliteStore) -> None:
+    for topic in ("tides", "herons", "lamps", "boats", "maps"):
+        await studio.research.enqueue(topic)
+    taken = []
+
+    for holder in ("worker-1", "worker-2") * 5:
+        claims = await take_many(store, queue=QUEUE, types=TYPES, holder=holder)
+        assert len(claims) == 1
+        assert await take_many(store, queue=QUEUE, types=TYPES, holder="worker-3") == []
+        taken += [claim.id for claim in claims]
+        await settle(store, claims[0], SUCCEEDED)
+        if len(taken) == 5:
+            break
+
+    assert len(set(taken)) == 5
+
+
+@pytest.mark.req("S1-4.3.g")
+def test_the_studio_s_reservations_last_five_to_ten_minutes(studio: Studio) -> None:
+    assert timedelta(minutes=5) <= studio.app.settings.reservation <= timedelta(minutes=10)

@@ -161,11 +161,15 @@ async def test_a_new_head_of_the_queue_is_seen_whoever_wrote_it(
     cached = [await order_of(store), await store.counts()]
 
     ours = await put(store, type=TYPE, priority=5)
-    seen, took = await order_of(store), await take(store, types=[TYPE])
+    seen, counted = await order_of(store), await store.counts()
+    took = await take(store, types=[TYPE])
     theirs = ask(enqueue, path, [9])[0]
-    then_seen, then_took = await order_of(store), await take(store, types=[TYPE])
+    then_seen, then_counted = await order_of(store), await store.counts()
+    then_took = await take(store, types=[TYPE])
 
     assert cached == [[old], {("default", State.QUEUED): 1}]
+    assert counted == {("default", State.QUEUED): 2}
+    assert then_counted == {("default", State.QUEUED): 2, ("default", State.RUNNING): 1}
     assert (seen, took.id) == ([ours, old], ours)
     assert (then_seen, then_took.id) == ([theirs, old], theirs)
 

@@ -60,10 +60,11 @@ async def test_expired_while_it_works_a_slow_worker_spoils_nothing(
     [quick] = await take_many(store, holder="worker-2")
     sent.add(quick.id)
 
-    done = await store.apply([succeed(quick.job_id, quick.token, '"quick"')])
     late = await store.apply([succeed(slow.job_id, slow.token, '"slow"')])
+    done = await store.apply([succeed(quick.job_id, quick.token, '"quick"')])
+    later = await store.apply([succeed(slow.job_id, slow.token, '"slow"')])
 
-    assert (done, late, len(sent)) == ([True], [False], 1)
+    assert (late, done, later, len(sent)) == ([False], [True], [False], 1)
     assert [run.result for run in await store.runs(slow.id)] == [None, '"quick"']
 
 

@@ -109,7 +109,7 @@ async def test_as_many_workers_as_jobs_get_one_each_and_nobody_errs(url: str, st
     assert sorted(claim.id for claim in claims) == sorted(jobs)
 
 
-@pytest.mark.req("S3-1.f", "S3-2.m")
+@pytest.mark.req("S3-2.m")
 async def test_two_processes_claim_twenty_jobs_and_each_is_returned_once(
     url: str, store: Store
 ) -> None:
@@ -141,7 +141,6 @@ async def test_two_worker_processes_execute_twenty_jobs_twenty_times(
     assert refused == [0, 0]
 
 
-@pytest.mark.req("S3-2.l")
 async def test_one_claim_sets_state_holder_start_and_heartbeat_together(postgres_url: str) -> None:
     seen = []
     look = await asyncpg.connect(parse_url(postgres_url).dsn)

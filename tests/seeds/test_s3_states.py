@@ -193,7 +193,6 @@ LISTED = {
 cancelled, which S3 reads as failed, or skipped, having missed its start."""
 
 
-@pytest.mark.req("S3-1.m")
 def test_no_event_leads_from_any_state_to_an_unlisted_one() -> None:
     claim = ("pending", "running")  # the one that is the store's own
     found = {(WORDS[state], WORDS[move.to]) for state, move in ways(Delivery.LEASE)}
@@ -203,7 +202,6 @@ def test_no_event_leads_from_any_state_to_an_unlisted_one() -> None:
     assert leaving == []
 
 
-@pytest.mark.req("S3-1.m")
 async def test_the_database_lets_nothing_leave_an_end(store: SqliteStore, sql: Sql) -> None:
     for event in (SUCCEEDED, Skipped(), Stopped(), Failed("no", permanent=True)):
         await ended(store, event)

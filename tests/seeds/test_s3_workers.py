@@ -7,6 +7,7 @@ import pytest
 
 from outlast import Outlast, Run
 from outlast.clock import to_micros
+from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
@@ -21,7 +22,6 @@ from .database_file import Sql, opened
 from .store_programs import TYPE, claim_everything
 
 
-@pytest.mark.req("S3-1.f")
 async def test_two_processes_claim_twenty_jobs_and_each_is_returned_once(path: Path) -> None:
     store = await opened(path)
     jobs = [await put(store, type=TYPE) for _ in range(20)]
@@ -34,7 +34,6 @@ async def test_two_processes_claim_twenty_jobs_and_each_is_returned_once(path: P
     assert [then for _, then in reported] == [[], []]
 
 
-@pytest.mark.req("S3-2.l")
 def test_one_claim_sets_state_holder_start_and_heartbeat_together(tmp_path: Path) -> None:
     four = (
         "SELECT state = 'running', holder, started_at, lease_until FROM outlast_job_state AS s"
@@ -99,14 +98,18 @@ async def test_the_late_result_of_a_zombie_is_refused(
     async def scrape(run: Run) -> str:
         clock.advance("1h")  # asleep for longer than its lease
         await Maintenance(store, new_id).run_once()
-        other = await take(store, types=["scrape"], holder="worker-2")
-        assert await settle(store, other, SUCCEEDED)
+        taken.append(await take(store, types=["scrape"], holder="worker-2"))
         return "too late"
 
+    taken: list[Claim] = []
     handle = await scrape.enqueue()
     zombie = await drain(app, concurrency=1)  # no room for the one it lost
+    meanwhile = await app.get(handle.id)
+    ended = await settle(store, taken[0], SUCCEEDED)
 
     assert zombie.refused == 1
+    assert (meanwhile.state, meanwhile.holder) == (State.RUNNING, "worker-2")
+    assert ended, "the run of the other worker was not ended by the zombie"
     assert [(run.status, run.holder) for run in await app.runs(handle.id)][1:] == [
         ("succeeded", "worker-2")
     ]
@@ -132,7 +135,6 @@ async def test_two_worker_processes_take_no_job_twice(path: Path, tmp_path: Path
     assert refused == [0, 0]
 
 
-@pytest.mark.req("S3-4.b")
 async def test_migrating_makes_the_schema_and_migrating_again_does_nothing(
     path: Path, sql: Sql
 ) -> None:

@@ -1,7 +1,9 @@
 """Real workers, stopped and killed: what the seeds promise of a worker's process."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 
@@ -9,6 +11,8 @@ import pytest
 
 from chaos.ledger import Ledger
 from chaos.worker_tree import WorkerTree, until, worker_trees
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.factories import take
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +57,45 @@ def test_once_a_single_worker_was_killed_a_new_one_may_start(grow: Grow, ledger:
     [job] = ledger.enqueue(("brief", {"n": 1, "seconds": 0}))
     until(lambda: ledger.state(job) == "succeeded", what="a job of the new worker")
     assert (refused, second.code) == (TAKEN, None)
+
+
+@pytest.mark.req("S0-3.a")
+@pytest.mark.parametrize("flags", [(), ("--topology", "pool")], ids=["no flag", "pool"])
+def test_a_single_app_refuses_a_second_worker_whatever_flags_it_has(
+    grow: Grow, ledger: Ledger, flags: tuple[str, ...]
+) -> None:
+    single = {"topology": "single", "scope": "brief"}
+    first = grow(**single).ready()
+
+    second = grow(*flags, **single)
+
+    assert second.wait() == TAKEN
+    assert second.lines("ERROR", "topology single serves the scope 'brief' already")
+    assert first.code is None
+
+
+@pytest.mark.req("S0-7.1.c")
+@pytest.mark.parametrize(
+    ("policy", "reason"), [("fail", "startup_recovery"), ("leave", None), ("threshold", None)]
+)
+def test_a_starting_worker_treats_the_runs_of_unknown_owners_by_its_apps_policy(
+    grow: Grow, ledger: Ledger, policy: str, reason: str | None
+) -> None:
+    [job] = ledger.enqueue(("once", {"n": 1, "seconds": 0}))
+    asyncio.run(_claim_as_a_stranger(ledger.path))
+
+    tree = grow(topology="single", unknown_owner=policy).ready()
+
+    assert [run.reason for run in ledger.runs(job)] == ([] if reason is None else [reason])
+    assert bool(tree.lines("left to its unknown owner")) is (policy == "leave")
+
+
+async def _claim_as_a_stranger(path: Path) -> None:
+    """Claim the job for a worker of which only the name is known, for longer than any test."""
+    store = SqliteStore(path)
+    await store.open()
+    await take(store, types={"once"}, holder="a-stranger", lease=timedelta(hours=1))
+    await store.close()
 
 
 @pytest.mark.req("S0-7.a")

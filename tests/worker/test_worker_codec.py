@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from codec_app import ADDRESS, AT_ONCE, KEYS, SECRET, codec, install
-from worker_helpers import QUICK, SOON, all_slots_work, kinds, statuses, with_roll_call
+from worker_helpers import QUICK, SOON, all_slots_work, kinds, statuses, until, with_roll_call
 
 from outlast import (
     Cancel,
@@ -219,14 +219,35 @@ async def test_after_a_rotation_old_jobs_run_and_new_results_use_the_new_key(pat
 
 
 @pytest.mark.parametrize("name", ["in_loop", "in_thread"])
-async def test_a_worker_without_the_key_does_not_call_the_handler(app, keyless, name):
+async def test_a_job_that_a_worker_has_no_key_for_is_left_to_one_that_has_it(app, keyless, name):
     handle = await app.registry.get(name).enqueue(SECRET)
 
     async with keyless.worker(app_address=ADDRESS):
-        await handle.wait(SOON)
+        await until(lambda: _waits(handle))
         assert await all_slots_work(keyless)
+    async with app.worker(app_address=ADDRESS):
+        done = await handle.wait(SOON)
 
-    [run] = await keyless.runs(handle.id)
+    runs = await keyless.runs(handle.id)
+    assert (done.state, done.failures) == (State.SUCCEEDED, 0)
+    assert {run.reason for run in runs[:-1]} == {"unfit_params"}
+    assert [run.progress for run in runs[:-1]] == [None] * (len(runs) - 1)
+
+
+async def _waits(handle):
+    return (await handle.read()).state is State.RETRY_WAIT
+
+
+@pytest.mark.parametrize("name", ["in_loop", "in_thread"])
+async def test_after_max_unfit_the_error_names_the_key(app, path, name):
+    handle = await app.registry.get(name).enqueue(SECRET)
+    settings = QUICK.with_(max_unfit="0s")
+
+    async with install(with_roll_call(Outlast(f"sqlite:///{path}", settings=settings))) as keyless:
+        async with keyless.worker(app_address=ADDRESS):
+            await handle.wait(SOON)
+
+        [run] = await keyless.runs(handle.id)
     error = split_error(run.error)
     assert error.type == "outlast.errors.PayloadUnreadable"
     assert "key 2026-11" in error.message
@@ -395,7 +416,7 @@ async def test_the_canary_is_in_no_log_sink_event_repr_or_file(app, path, caplog
         "log": caplog.text + repr([vars(record) for record in caplog.records]),
         "told": repr(told),
         "failures": repr(failures),
-        "jobs": repr([await app.find(), [await app.runs(each.id) for each in handles]]),
+        "jobs": repr([(await app.jobs.page()).jobs, [await app.runs(each.id) for each in handles]]),
         "events": repr([event async for event in app.event_stream()]),
         "explained": str([str(await app.explain(each.id)) for each in handles]),
         "app": repr([app, app.registry.envelopes.codec, vars(app.registry)]),

@@ -73,7 +73,8 @@ def _plan_options(function: Any) -> Any:
             callback=values.duration,
             help="Delay each trigger by a random time up to this, such as 30s.",
         ),
-        click.option("--template", help="Template of the jobs, instead of a job type."),
+        click.option("--template", help="Template of the jobs, by name or id, instead of a type."),
+        click.option("--label", help="Free text for people, shown by `schedule list`."),
     ):
         function = option(function)
     return function
@@ -98,9 +99,10 @@ async def ls(ctx: CommandContext, /) -> None:
         for name in declared:
             ctx.out.record({"id": None, "plan": {"name": name, **_rule_fields(ctx, name)}})
         return
-    columns = ("NAME", "WHEN", "ZONE", "RUNS", "STATE", "LAST", "NEXT")
+    columns = ("NAME", "WHEN", "ZONE", "RUNS", "STATE", "LAST", "NEXT", "LABEL")
     rows = [_row(each) for each in schedules] + [_declared_row(ctx, name) for name in declared]
-    ctx.out.table(columns, sorted(rows))
+    shown = len(columns) - (not any(each.plan.label for each in schedules))
+    ctx.out.table(columns[:shown], sorted(row[:shown] for row in rows))
 
 
 def _rule_fields(ctx: CommandContext, name: str) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def _declared_row(ctx: CommandContext, name: str) -> tuple[str, ...]:
     upcoming = preview(rule, SystemClock().now(), limit=1)
     following = _short(upcoming[0].at) if upcoming else "-"
     when = rule.cron or str(rule)
-    return name, when, rule.timezone, "-", "declared, not stored yet", "-", following
+    return name, when, rule.timezone, "-", "declared, not stored yet", "-", following, ""
 
 
 @command("next", needs_store=False)
@@ -302,7 +304,8 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
         state = "ended"
     last = _short(schedule.last_triggered_at)
     upcoming = _short(schedule.next_trigger_at) if plan.enabled else "-"
-    return schedule.name, when, plan.rule.timezone, _job_of(schedule), state, last, upcoming
+    job, label = _job_of(schedule), plan.label or ""
+    return schedule.name, when, plan.rule.timezone, job, state, last, upcoming, label
 
 
 def _history_row(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:

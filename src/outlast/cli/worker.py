@@ -98,15 +98,11 @@ def _check_listen(address: ProbeAddress | None, *, is_public: bool) -> None:
 @click.option(
     "--topology",
     type=click.Choice(["pool", "single"]),
-    default="pool",
-    show_default=True,
-    help="single: refuse to start while another worker of the same scope runs.",
+    help="single: refuse to start while another worker of the same scope runs [the app's].",
 )
 @click.option(
     "--scope",
-    default="default",
-    show_default=True,
-    help="Scope within which a single worker is the only one.",
+    help="Scope within which a single worker is the only one [the app's, else default].",
 )
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after this many jobs.")
 @click.option(

@@ -12,7 +12,7 @@ from outlast.core.duration import MICROSECOND, format_exact
 from outlast.core.event import ZERO
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
-from outlast.core.limits import MAX_PAYLOAD, check_name, is_storable, repr_short
+from outlast.core.limits import MAX_PAYLOAD, check_name, is_storable, is_text, repr_short
 from outlast.errors import InvalidSchedule
 
 LATE: Final = timedelta(seconds=1)
@@ -26,6 +26,9 @@ SHORTEST: Final = timedelta(seconds=1)
 
 MOST_INSTANCES: Final = 100
 """Largest `max_instances`."""
+
+MAX_LABEL: Final = 512
+"""Longest label of a schedule, in bytes of UTF-8."""
 
 MOST_DUE: Final = 10_000
 """Missed slots that are processed after an outage; if there are more, the latest ones."""
@@ -106,9 +109,10 @@ class Plan:
     """All settings of a schedule.
 
     The job is created from `template` as it is at that time, or from `making`. `params` is the
-    text of a JSON object, laid over the template's. `declared` is a digest of the declaration if
-    the schedule is declared in code, and `declared_by` the name of the app that declares it; None
-    if an operator saved or kept it. `disabled_reason` is None if an operator disabled it.
+    text of a JSON object, laid over the template's. `label` is free text for people. `declared` is
+    a digest of the declaration if the schedule is declared in code, and `declared_by` the name of
+    the app that declares it; None if an operator saved or kept it. `disabled_reason` is None if an
+    operator disabled it.
     """
 
     name: str
@@ -117,6 +121,7 @@ class Plan:
     template: str | None = None
     params: str = "{}"
     job_name: str | None = None  # None: the name of the type
+    label: str | None = None
     coalesce: bool
     misfire_grace: timedelta
     max_instances: int | None = None  # None: unlimited
@@ -242,6 +247,8 @@ def check_plan(plan: Plan) -> Plan:
         )
     _check_instances(plan)
     _check_spans(plan)
+    if not is_text(plan.label, MAX_LABEL):
+        raise _wrong(plan, f"its label is over {MAX_LABEL} bytes, or cannot be stored")
     if len(plan.params.encode("utf-8", "replace")) > MAX_PAYLOAD or not is_storable(plan.params):
         raise _wrong(plan, f"its params are over {MAX_PAYLOAD // 1024} KiB, or cannot be stored")
     start, end = plan.rule.start, plan.rule.end

@@ -26,6 +26,7 @@ from outlast.jobs.handle import Handle
 from outlast.jobs.jobtype import Bound, JobType, definition_of
 from outlast.jobs.options import JobOptions, new_job
 from outlast.jobs.registry import Registry
+from outlast.store.contract import Store
 
 _MAX_ATTEMPTS: Final = 100
 _MAX_SUGGESTIONS: Final = 3
@@ -87,7 +88,7 @@ class TemplateManager:
         )
 
     async def get(self, name: str) -> Template:
-        """Return a template; TemplateNotFound if there is none."""
+        """Return the template with a name or id; TemplateNotFound if there is none."""
         return self._revealed(await self._record(name))
 
     async def list(self) -> builtins.list[Template]:
@@ -99,7 +100,7 @@ class TemplateManager:
         """Delete a template and return it; TemplateNotFound if there is none."""
         for _ in range(_MAX_ATTEMPTS):
             there = await self._record(name)
-            gone = await self._swap(name, there, None)
+            gone = await self._swap(there.key, there, None)
             if gone is not None:
                 return self._revealed(gone)
         raise TemplateChanged(
@@ -134,12 +135,7 @@ class TemplateManager:
         return replace(found, params=envelopes.reveal_text(found.params, context))
 
     async def _record(self, name: str) -> Document:
-        check_name(name, what="the name of a template")
-        store = await self._client.store()
-        found = await store.document(KIND, name)
-        if found is None:
-            raise _unknown(name, [each.key for each in await store.documents(KIND)])
-        return found
+        return await template_record(await self._client.store(), name)
 
     async def _swap(self, name: str, there: Document | None, value: str | None) -> Document | None:
         if value is not None and len(value.encode()) > MAX_PAYLOAD:
@@ -160,6 +156,19 @@ class TemplateManager:
                 f"{job_type!r:.80} is no job type of this app; give one, or its name"
             )
         return job_type
+
+
+async def template_record(store: Store, name: str) -> Document:
+    """Return the document of the template with a name or id; TemplateNotFound if there is none."""
+    check_name(name, what="the name of a template")
+    found = await store.document(KIND, name)
+    if found is not None:
+        return found
+    known = await store.documents(KIND)
+    for each in known:
+        if from_record(each).id == name:
+            return each
+    raise _unknown(name, [each.key for each in known])
 
 
 def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:

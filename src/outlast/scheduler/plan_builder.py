@@ -44,6 +44,7 @@ class ScheduleOptions(TypedDict, total=False):
     template: str | None
     params: Mapping[str, Any] | None
     job_name: str | None
+    label: str | None
     max_instances: int | None
     jitter: Duration | None
     enabled: bool
@@ -100,6 +101,7 @@ def new_plan(name: str, options: Mapping[str, Any], source: "JobSource") -> Plan
             template=source.template,
             params=source.params,
             job_name=options.get("job_name"),
+            label=options.get("label"),
             coalesce=options["coalesce"],
             misfire_grace=_duration(options["misfire_grace"], "misfire_grace", name),
             max_instances=options.get("max_instances"),
@@ -114,7 +116,7 @@ def edited_plan(old: Plan, options: Mapping[str, Any], source: "JobSource") -> P
     name = options.get("new_name", old.name)
     changed: dict[str, Any] = {
         key: options[key]
-        for key in ("coalesce", "max_instances", "enabled", "job_name")
+        for key in ("coalesce", "max_instances", "enabled", "job_name", "label")
         if key in options
     }
     for key in ("misfire_grace", "jitter"):

@@ -13,17 +13,16 @@ from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord, TimeRule
 from outlast.core.suggestion import did_you_mean
-from outlast.core.template import KIND
 from outlast.errors import (
     CallerError,
     InvalidSchedule,
     ScheduleChanged,
     ScheduleNotFound,
-    TemplateNotFound,
 )
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.registry import Registry
+from outlast.jobs.templates import template_record
 from outlast.scheduler import manual_run
 from outlast.scheduler.manual_run import BackfillLine, SlotChoice
 from outlast.scheduler.plan_builder import (
@@ -342,11 +341,7 @@ class ScheduleManager:
         if template is None:
             assert target is not None
             return source_from_type(self._registry, target, params)
-        record = await (await self._client.store()).document(KIND, template)
-        if record is None:
-            raise TemplateNotFound(
-                f"no template {repr_short(template)} is in this store; save one first"
-            )
+        record = await template_record(await self._client.store(), template)
         return source_from_template(self._registry, record, params)
 
     async def _write(

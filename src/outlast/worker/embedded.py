@@ -20,12 +20,14 @@ from outlast.jobs.lifespan import NO_LIFESPAN, Lifespan
 from outlast.jobs.registry import Registry
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
+from outlast.store.contract.locks import HeldLock
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.worker.engine import WorkerEngine
 from outlast.worker.lease_renewer import LeaseRenewer
 from outlast.worker.lease_table import InMemoryLeaseTable
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
+from outlast.worker.supervisor.identity import lock_scope
 
 log = logging.getLogger("outlast.worker")
 
@@ -85,6 +87,7 @@ class Worker:
             instance_id=check_name(instance_id, what="instance_id"), boot_id=str(uuid.uuid4())
         )
         self._leases = InMemoryLeaseTable()
+        self._scope_lock: HeldLock | None = None
         self._engine = WorkerEngine(
             store,
             registry,
@@ -103,6 +106,15 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         await self._store.open()
+        if self._settings.topology == "single":
+            self._scope_lock = await lock_scope(self._store, self._settings.scope)
+        try:
+            return await self._start()
+        except BaseException:
+            await self._release_scope()
+            raise
+
+    async def _start(self) -> Self:
         self._stopping = None
         self._leases.clear()
         await self._check_reservations()
@@ -159,8 +171,14 @@ class Worker:
         await asyncio.wait([self._maintenance_task, self._services_task])
         with suppress(OperatorError):  # without it the registry entry expires with its heartbeat
             await self._store.deregister_worker(self.holder)
+        await self._release_scope()
         self._is_running = False
         log.info("worker stopped instance=%s", self.holder.instance_id)
+
+    async def _release_scope(self) -> None:
+        if self._scope_lock is not None:
+            await self._scope_lock.release()
+            self._scope_lock = None
 
     async def drained(self) -> None:
         """Wait until no job is due and the end of every claimed job is durable."""

@@ -229,7 +229,8 @@ class Jobs(Protocol):
         """Return the next jobs of a queue in claim order; changes nothing.
 
         Due jobs that the next claim would promote count as `queued`. Pause, concurrency and other
-        obstacles to a claim are ignored.
+        obstacles to a claim are ignored. The direct job of the active reservation is left out: it
+        is not part of the queue.
         """
         ...
 

@@ -213,11 +213,11 @@ async def test_direct_job_goes_before_all_of_its_priority_and_moves_nobody(store
 
     held = await reserve(store)
 
-    direct, *others = await store.peek("default", limit=MANY)
-    assert (direct.id, direct.position) == (held.job_id, -100)
-    assert others == before
-    assert [job.position for job in others] == [100, 200]
-    assert [job.id for job in others] == [first, second]
+    direct = await job_of(store, held.job_id)
+    assert (direct.state, direct.position) == (State.QUEUED, -100)
+    assert await store.peek("default", limit=MANY) == before
+    assert await store.peek("default", limit=1) == before[:1]
+    assert [(job.id, job.position) for job in before] == [(first, 100), (second, 200)]
 
 
 async def test_queue_after_release_is_exactly_the_queue_before(store: Store) -> None:

@@ -174,7 +174,9 @@ class ModelStore(
         """Return the next jobs of a queue in claim order."""
         due = self._tables.due(self._clock.now())[:MAX_PROMOTED_PER_CLAIM]
         next_ones = [*self._tables.queued(queue), *(job for job in due if job.queue == queue)]
-        return sorted(next_ones, key=sort_key)[:limit]
+        held = self._tables.reservation_of(queue)
+        listed = (job for job in next_ones if held is None or job.id != held.job_id)
+        return sorted(listed, key=sort_key)[:limit]
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         """Return jobs that match the filter, the newest first."""

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol
 
+from outlast.config import UnknownOwnerPolicy
 from outlast.core.event import Event, Lost
 from outlast.core.ids import JobId
 from outlast.core.job import Job
@@ -25,7 +26,6 @@ from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 log = logging.getLogger("outlast.worker")
 
 RecoveryScope = Literal["instance", "all"]
-UnknownOwnerPolicy = Literal["fail", "threshold", "leave"]
 
 
 class RecoveryStore(InspectedStore, Reservations, Locks, HasCapabilities, Protocol):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Protocol
 
-from outlast.core.limits import check_name
+from outlast.config import Settings, check_lock_name
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
-from outlast.errors import ConfigurationError, OperatorError
+from outlast.errors import IdentityInUse, OperatorError
 from outlast.process_identity import ProcessMark, proved_dead, proved_running
 from outlast.store.contract import Capability, HasCapabilities
 from outlast.store.contract.locks import HeldLock, Locks, WatchedLocks
@@ -30,18 +30,12 @@ LOCK_REMOVAL_TIMEOUT_S: Final = 0.25
 SILENT_WAIT_S: Final = 1.0
 """Seconds of a wait for a name after which a line says what it waits for."""
 
-MAX_NAME_LENGTH: Final = 100
-
 NAMES_SHOWN: Final = 10
 """How many queues, types and schedules the first log line lists."""
 
 
 class IdentityStore(Locks, Workers, HasCapabilities, Protocol):
     """The pages of the store contract that an identity needs."""
-
-
-class IdentityInUse(OperatorError):
-    """A living worker has that instance id or scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,9 @@ async def identify(store: IdentityStore, options: WorkerOptions, boot_id: str) -
 
     Raises IdentityInUse if a living worker has the scope or the name.
     """
-    locks = [await _scope_lock(store, options.scope)] if options.topology == "single" else []
+    locks = []
+    if options.topology == "single":
+        locks.append(await lock_scope(store, options.scope or Settings().scope))
     try:
         name, lock = await _name_lock(store, options.instance_id)
         locks.append(lock)
@@ -104,8 +100,9 @@ async def join_identity(store: Locks, holder: LeaseHolder) -> HeldLock | None:
     return await store.acquire_lock(holder.boot_id, shared=True, lasting=True)
 
 
-async def _scope_lock(store: Locks, scope: str) -> HeldLock:
-    lock_name = f"scope.{_check_length(scope, what='scope')}"
+async def lock_scope(store: Locks, scope: str) -> HeldLock:
+    """Acquire the lock of a `single` worker; IdentityInUse if a living worker has it."""
+    lock_name = f"scope.{check_lock_name(scope, what='scope')}"
     with _announced_wait(store, f"the scope {scope!r}"):
         lock = await store.acquire_lock(lock_name, lasting=True)
     if lock is None:
@@ -118,7 +115,7 @@ async def _scope_lock(store: Locks, scope: str) -> HeldLock:
 
 async def _name_lock(store: IdentityStore, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
-        _check_length(given, what="instance id")
+        check_lock_name(given, what="instance id")
         with _announced_wait(store, f"the name {given!r}"):
             lock = await store.acquire_lock(f"worker.{given}", lasting=True)
         if lock is None:
@@ -180,14 +177,6 @@ async def _names_in_use(store: IdentityStore) -> set[str]:
     }
 
 
-def _check_length(name: str, *, what: str) -> str:
-    if len(name) > MAX_NAME_LENGTH:
-        raise ConfigurationError(
-            f"{what} has {len(name)} characters; use at most {MAX_NAME_LENGTH}"
-        )
-    return check_name(name, what=what)
-
-
 def start_banner(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> str:
     """Return what a worker serves, as fields of its first log line."""
     fields = {
@@ -219,7 +208,7 @@ def worker_info(options: WorkerOptions, holder: LeaseHolder, hello: dict[str, An
         types=tuple(hello["types"]),
         concurrency=hello["concurrency"],
         processes=options.processes,
-        topology=Topology(options.topology),
+        topology=Topology(options.topology or "pool"),
         version=hello["version"],
         app=hello["app"],
         schedules=tuple(hello["schedules"]),

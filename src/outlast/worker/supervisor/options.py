@@ -1,10 +1,9 @@
 """Options and exit codes of the worker command."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Literal
 
-Topology = Literal["pool", "single"]
+from outlast.config import Settings, Topology
 
 
 class WorkerExit(IntEnum):
@@ -28,9 +27,15 @@ class WorkerOptions:
     concurrency: int | None = None
     burst: bool = False
     instance_id: str | None = None
-    topology: Topology = "pool"
-    scope: str = "default"
+    topology: Topology | None = None  # None: the app's
+    scope: str | None = None  # None: the app's
     max_jobs: int | None = None
     max_memory: int | None = None
     log_level: str = "info"
     log_format: str = "text"
+
+    def with_app(self, settings: Settings) -> "WorkerOptions":
+        """Return the options completed by the app's; a single app has no other workers."""
+        is_single = "single" in {self.topology, settings.topology}
+        topology: Topology = "single" if is_single else "pool"
+        return replace(self, topology=topology, scope=self.scope or settings.scope)

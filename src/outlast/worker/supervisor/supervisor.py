@@ -16,7 +16,7 @@ from outlast.clock import Clock
 from outlast.config import Settings
 from outlast.core.ids import Ids
 from outlast.core.run import LeaseHolder
-from outlast.errors import OperatorError, OutlastError, StoreClosed, StoreMoved
+from outlast.errors import IdentityInUse, OperatorError, OutlastError, StoreClosed, StoreMoved
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import TransferStage, closed_error
@@ -32,7 +32,6 @@ from outlast.worker.supervisor.child_process import ChildProcess
 from outlast.worker.supervisor.crash_attribution import attribute_crash, close_runs
 from outlast.worker.supervisor.health import Watched, WorkerHealth
 from outlast.worker.supervisor.identity import (
-    IdentityInUse,
     WorkerIdentity,
     identify,
     new_boot,
@@ -152,6 +151,7 @@ class Supervisor:
             return WorkerExit.OK
         self._hello = hello
         self._settings = Settings.load(hello["settings"])
+        self._options = self._options.with_app(self._settings)
         self._grace = self._settings.grace.total_seconds()
         for warning in hello["warnings"]:
             log.warning(warning)
@@ -305,8 +305,17 @@ class Supervisor:
 
     def _recovery(self, holder: LeaseHolder, queues: list[str]) -> Recovery:
         """Return the recovery to run before the first claim, under the identity lock."""
-        scope: RecoveryScope = "all" if self._options.topology == "single" else "instance"
-        return Recovery(self._store, holder, scope=scope, new_id=self._ids.job, queues=queues)
+        is_single, policy = self._options.topology == "single", self._settings.unknown_owner
+        scope: RecoveryScope = "all" if is_single and policy in {None, "fail"} else "instance"
+        return Recovery(
+            self._store,
+            holder,
+            scope=scope,
+            new_id=self._ids.job,
+            unknown=policy or "threshold",
+            known=lambda name: not is_single or name == holder.instance_id,
+            queues=queues,
+        )
 
     async def _stop(self) -> WorkerExit:
         """Stop in order within the grace, then by force; a second signal skips the grace."""

@@ -108,12 +108,13 @@ class KeyValueJobOperations(KeyValueOperations):
         return late
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        """Return the next jobs of a queue in claim order, due ones included."""
+        """Return the next jobs of a queue in claim order: with due ones, without the direct one."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[Job]:
-            await queues.load(unit, queue)
-            ready = await unit.range(KeyRange(key_layout.READY + queue), limit=limit)
+            direct = (await queues.load(unit, queue)).reserved_for
+            more = limit + (direct is not None)
+            ready = await unit.range(KeyRange(key_layout.READY + queue), limit=more)
             due = await due_entries(unit, context.now(), limit=MAX_PROMOTED_PER_CLAIM)
             own = [entry for entry in due if entry.value["queue"] == queue]
             ids = dict.fromkeys(
@@ -124,6 +125,7 @@ class KeyValueJobOperations(KeyValueOperations):
                 record
                 for record in found
                 if record
+                and record.job.id != direct
                 and (record.job.state is State.QUEUED or is_due(record.job, context.now()))
             ]
             fitting.sort(key=lambda record: sort_key(record.job))

@@ -9,8 +9,13 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = i.id OFFSE
 
 -- @peek
 -- The index of the claim order is by type: list the waiting types, then the first jobs of each,
--- merged with those that the next claim would promote.
-WITH RECURSIVE types (type) AS (
+-- merged with those that the next claim would promote. The direct job of an active reservation is
+-- not part of the order.
+WITH RECURSIVE direct (job) AS (
+  SELECT r.job FROM outlast.reservations AS r
+  WHERE r.queue = :queue::text AND r.status = 'active'
+),
+types (type) AS (
   (
     SELECT w.type
     FROM outlast.waiting AS w
@@ -39,6 +44,7 @@ FROM (
       SELECT i.job, i.claim_order
       FROM outlast.waiting AS i
       WHERE i.queue = :queue::text AND i.type = t.type AND i.state = 'queued'
+        AND i.job IS DISTINCT FROM (SELECT job FROM direct)
       ORDER BY i.claim_order
       LIMIT :limit::bigint
     ) AS q
@@ -52,7 +58,7 @@ FROM (
       ORDER BY p.available_at, p.seq
       LIMIT :promoted::bigint
     ) AS d
-    WHERE d.queue = :queue::text
+    WHERE d.queue = :queue::text AND d.job IS DISTINCT FROM (SELECT job FROM direct)
   ) AS n
   ORDER BY n.claim_order
   LIMIT :limit::bigint

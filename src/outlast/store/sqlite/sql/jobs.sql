@@ -3,8 +3,15 @@ SELECT s.* FROM json_each(:ids) AS i CROSS JOIN outlast_job_state AS s ON s.id =
 
 -- @peek
 -- The index of the claim order is by type. So it finds the waiting types, then the first jobs of
--- each, and sorts them together with the jobs that the next claim would promote.
-WITH RECURSIVE types (type) AS (
+-- each, and sorts them together with the jobs that the next claim would promote. The direct job of
+-- an active reservation is not part of the order.
+WITH RECURSIVE direct (job) AS (
+  SELECT j.seq
+  FROM outlast_reservations AS r
+  CROSS JOIN outlast_jobs AS j ON j.id = r.job_id
+  WHERE r.queue = :queue AND r.status = 'active'
+),
+types (type) AS (
   SELECT min(type) FROM outlast_waiting WHERE queue = :queue AND state = 'queued'
   UNION ALL
   SELECT (
@@ -23,6 +30,7 @@ FROM (
     CROSS JOIN outlast_waiting AS q ON q.job IN (
       SELECT i.job FROM outlast_waiting AS i
       WHERE i.queue = :queue AND i.type = t.type AND i.state = 'queued'
+        AND i.job IS NOT (SELECT job FROM direct)
       ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
       LIMIT :limit
     )
@@ -34,7 +42,7 @@ FROM (
       ORDER BY p.available_at, p.job
       LIMIT :promoted
     ) AS d
-    WHERE d.queue = :queue
+    WHERE d.queue = :queue AND d.job IS NOT (SELECT job FROM direct)
   ) AS n
   CROSS JOIN outlast_waiting AS w ON w.job = n.job
   ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
