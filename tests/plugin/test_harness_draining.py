@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from outlast import Backoff, Outlast, PermanentError, RetryAfter, Run, RunError, Skip, Snooze, State
+from outlast.core.run import Claims
 from outlast.core.state import RunStatus
 from outlast.testing import drain as draining
 from outlast.testing.clock import START
@@ -291,8 +292,8 @@ async def test_until_idle_leaves_what_nobody_here_can_run(outlast: Harness) -> N
 async def test_until_idle_ends_also_where_nothing_is_given_out(
     outlast: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(*_: object, **__: object) -> list[object]:
-        return []
+    async def nothing(*_: object, **__: object) -> Claims:
+        return Claims()
 
     await send.options(delay="1h").enqueue(1)
     monkeypatch.setattr(outlast.store, "claim", nothing)

@@ -238,10 +238,9 @@ async def main() -> None:
         await app.enqueue_many(send_invoice.bind(number) for number in range(10)),
         list[Handle[Receipt]],
     )
-    group = await app.groups.start(
+    group: GroupHandle[Receipt | bytes] = await app.groups.start(
         [send_invoice.bind(1), fetch.bind("https://…")], mode="sequential"
     )
-    assert_type(group, GroupHandle[Receipt | bytes])
     assert_type(await group.results(wait="5s"), list[MemberResult[Receipt | bytes]])
     both = await app.groups.start([fetch.bind("https://…"), fetch.bind("https://…")])
     assert_type([each.result() for each in await both.results()], list[bytes])

@@ -24,15 +24,18 @@ FIRING = {"fire", "fire_batch", "insert_keyed"}
 """S1's schedule trigger; the latter two are parts of `fire`, the last of `add` too."""
 COPYING = {"load"}
 """Not S1's: a store that is filled takes the rows of another one, and no work."""
+APPLYING = {"apply", "answer"}
+"""The second applies the edit of an enqueue that replaces the request of a waiting job."""
+PRUNING = {"prune", "prune_among"}
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
-    "outlast_jobs": {"add", "apply", "rearrange", "reserve", "prune", *FIRING, *COPYING},
+    "outlast_jobs": {"add", *APPLYING, "rearrange", "reserve", *PRUNING, *FIRING, *COPYING},
     # Status transitions too: its dispatcher. `rearrange` and `advance_groups` are parts of `apply`.
     "outlast_waiting": {
         "add",
         "claim",
         "promote_due",
-        "apply",
+        *APPLYING,
         "rearrange",
         "advance_groups",
         "renumber",
@@ -47,22 +50,22 @@ OWNERS: Mapping[str, set[str]] = {
         "stop_group",
         "expire_groups",
         "mark_groups_closed",
-        "apply",
+        *APPLYING,
         "advance_groups",
-        "prune",
+        *PRUNING,
         *COPYING,
     },
-    "outlast_ends": {"apply", *COPYING},
+    "outlast_ends": {*APPLYING, *COPYING},
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
-    "outlast_open_runs": {"claim", "apply", "renew", "record_progress", "attach"},
-    "outlast_runs": {"apply", "attach", "remove_orphans", *COPYING},
+    "outlast_open_runs": {"claim", *APPLYING, "renew", "record_progress", "attach"},
+    "outlast_runs": {*APPLYING, "attach", "remove_orphans", *COPYING},
 }
 HOLD_OWNERS: Mapping[str, set[str]] = {
     "outlast_queues": {"set_queue", "pause", "resume", *COPYING},
     # The end of a direct job ends its reservation, wherever that is written.
     "outlast_reservations": {
-        "reserve", "extend_reservation", "claim", "apply", "renew", "prune",
+        "reserve", "extend_reservation", "claim", *APPLYING, "renew", *PRUNING,
         "release_stale_reservations",
         *COPYING,
     },
@@ -71,7 +74,7 @@ SCHEDULE_OWNERS: Mapping[str, set[str]] = {
     # A person's edits are one verb, what a trigger moves on the other.
     "outlast_schedules": {"set_schedule", "fire", "fire_batch", *COPYING},
     # A slot is claimed for a schedule or by hand; a job that starts too late makes it skipped.
-    "outlast_slots": {"fire", "fire_batch", "add", "reserve", "apply", *COPYING},
+    "outlast_slots": {"fire", "fire_batch", "add", "reserve", *APPLYING, *COPYING},
 }
 MODULES = {
     "add": "QueueManager",
@@ -130,7 +133,8 @@ def test_only_decide_chooses_where_a_job_goes() -> None:
                 makers[node.func.id].add(module)
 
     assert makers["Transition"] == {"core/change.py", "core/decide.py"}  # the first: SUCCESS alone
-    assert makers["Change"] == {"core/decide.py"}
+    # Here the first only adds the last lines of a log to a change that was decided.
+    assert makers["Change"] == {"core/change.py", "core/decide.py"}
 
 
 @pytest.mark.req("S1-2.2.l")

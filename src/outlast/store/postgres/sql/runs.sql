@@ -103,10 +103,14 @@ ORDER BY e.id;
 -- event that ended its predecessor.
 SELECT j.id, e.at, e.detail
 FROM outlast.jobs AS j
-LEFT JOIN outlast.waiting AS w ON w.job = j.id
-LEFT JOIN outlast.open_runs AS o ON o.job = j.id
-LEFT JOIN outlast.ends AS d ON d.job = j.id
-CROSS JOIN LATERAL (SELECT coalesce(w.token, o.token - 1, d.token) AS token OFFSET 0) AS last
+CROSS JOIN LATERAL (
+  SELECT coalesce(
+    (SELECT w.token FROM outlast.waiting AS w WHERE w.job = j.id),
+    (SELECT o.token - 1 FROM outlast.open_runs AS o WHERE o.job = j.id),
+    (SELECT d.token FROM outlast.ends AS d WHERE d.job = j.id)
+  ) AS token
+  OFFSET 0
+) AS last
 CROSS JOIN LATERAL (
   SELECT f.at, f.detail
   FROM outlast.events AS f
