@@ -67,7 +67,9 @@ async def test_a_type_delivered_once_needs_no_slot_to_be_bound(app):
     assert (await plan_of(app, "brief")).params == '{"day":"today"}'
 
 
-@pytest.mark.parametrize("options", [{"delay": "5m"}, {"key": "k"}, {"key": "k", "key_until": "end"}])
+@pytest.mark.parametrize(
+    "options", [{"delay": "5m"}, {"key": "k"}, {"key": "k", "key_until": "end"}]
+)
 async def test_options_that_slots_decide_are_refused(app, report, options):
     bound = report.options(**options).bind(days=7)
 
