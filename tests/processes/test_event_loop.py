@@ -81,6 +81,6 @@ def _run(folder, choice):
 
 async def _results(url):
     async with Outlast(url) as app:
-        jobs = await app.find()
+        jobs = (await app.jobs.page()).jobs
         runs = [(await app.runs(job.id))[-1] for job in reversed(jobs)]
         return [json.loads(run.result) for run in runs]

@@ -35,6 +35,7 @@ DATA = {
     key_layout.QUEUE: "a queue without settings has the defaults",
     key_layout.WORKER: "a worker registers again",
     key_layout.GROUP: "a group without members",
+    key_layout.LOG: "a run logged something or nothing",
     "counter": "numbers go on where the rows end",
     "outlast": "the version of the records, which the next process writes again",
 }

@@ -18,6 +18,7 @@ from outlast.core.group import NewGroup
 from outlast.core.job import Slot
 from outlast.core.reservation import ReservationId
 from outlast.core.run import Lease
+from outlast.core.run_log import LogWrite
 from outlast.core.schedule import Firing, SlotOutcome
 from outlast.errors import StoreClosed
 from outlast.store.contract import Store
@@ -66,6 +67,12 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "counts": lambda s: s.counts(),
     "chain": lambda s: s.chain(new_id()),
     "prune": lambda s: s.prune(older_than=HOUR, limit=1),
+    "ended_jobs": lambda s: s.ended_jobs(older_than=HOUR, after=None, limit=1),
+    "prune_jobs": lambda s: s.prune_jobs([], older_than=HOUR),
+    "refusals": lambda s: s.refusals([new_id()]),
+    "write_logs": lambda s: s.write_logs([(Lease(new_id(), 1), LogWrite(()))]),
+    "log_chunks": lambda s: s.log_chunks(new_id(), limit=1),
+    "log_lengths": lambda s: s.log_lengths(new_id()),
     "runs": lambda s: s.runs(new_id()),
     "record_progress": lambda s: s.record_progress([(Lease(new_id(), 1), "1")]),
     "register_worker": lambda s: s.register_worker(make_worker()),

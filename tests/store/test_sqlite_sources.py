@@ -31,15 +31,16 @@ STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^
 OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
     "active", "key", "window", "debounce",  # scopes of keys
     "ended",  # the guard `state`, once it is known to be an end
-    "cancel_requested",  # a reason
+    "cancel_requested", "unfit_params",  # reasons
     "$[8]", "true",  # a worker that is stopping, in its description
     "%06x", "there is no job ", "job ", " has not ended", " has a successor already: ",
     "table", "outlast_meta",  # of the schema
-    "", "$[#]", " job=", " token=", " key=", " bucket=", " slot_at=",  # the rows that strays are
+    # The rows that strays are:
+    "", "$[#]", " job=", " token=", " key=", " bucket=", " slot_at=", " first=",
     *(f"{table} {column}=" for table, column in (
         ("runs", "job"), ("waiting", "job"), ("open_runs", "job"), ("ends", "job"),
         ("events", "id"), ("reservations", "id"), ("groups", "id"), ("keys", "scope"),
-        ("slots", "series"), ("jobs", "seq"), ("labels", "label"),
+        ("slots", "series"), ("jobs", "seq"), ("labels", "label"), ("logs", "job"),
     )), "outlast_", "events", "documents", "schedules",  # numbers that no row bears any more
     "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip

@@ -179,8 +179,9 @@ class Client:
         if job.state is State.SUCCEEDED:
             text = self.envelopes.unwrap_result(None if last is None else last.result, job)
             return self.load_result(job.type, text)
-        error = None if last is None else self.envelopes.reveal(last).error
-        raise not_succeeded(job.id, job.type, job.state, job.reason, error)
+        shown = None if last is None else self.envelopes.reveal(last).error
+        stored = None if last is None else last.error
+        raise not_succeeded(job.id, job.type, job.state, job.reason, shown, detail_of(stored))
 
     async def cancel(self, job_id: JobId, *, reason: str | None = None) -> State:
         """Cancel the last job of a retry chain, or ask it to stop; return its state.
@@ -224,26 +225,26 @@ class Client:
 
 
 def not_succeeded(
-    job_id: JobId, kind: str, state: State, reason: str | None, error: str | None
+    job_id: JobId, kind: str, state: State, reason: str | None, error: str | None, detail: str
 ) -> JobNotSucceeded:
     """Return the error for a job whose result is wanted and that has none.
 
-    Its message never shows what was decoded.
+    Its message never shows what was decoded: `detail` comes from the error as stored.
     """
     why = "encrypted" if isinstance(reason, PlainText) else readable(reason)
     verb = "ended" if state in FINAL else "is"
     return JobNotSucceeded(
-        f'job {job_id} of type "{kind}" {verb} {state} ({why}){_detail(error)}; it has no result',
+        f'job {job_id} of type "{kind}" {verb} {state} ({why}){detail}; it has no result',
         state=state,
         error=error,
     )
 
 
-def _detail(error: str | None) -> str:
-    """Return the last line of an error; of an encoded one its class, never its message."""
+def detail_of(error: str | None) -> str:
+    """Return the last line of a stored error; of an encoded one its class, never its message."""
     if error is None or not error.strip():
         return ""
-    if isinstance(error, PlainText) or label(error) is not None:
+    if label(error) is not None:
         return f": {split_error(error).type or 'error'}"
     return f": {error.strip().splitlines()[-1][:200]}"
 

@@ -1,14 +1,14 @@
 """The results of a group: how each member ended, in the order of the members."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import JobNotFound
-from outlast.jobs.client import Client, not_succeeded
+from outlast.jobs.client import Client, detail_of, not_succeeded
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
 
@@ -34,11 +34,14 @@ class MemberResult(Generic[R_co]):
     value: R_co | None
     error: str | None
     reason: str | None
+    _detail: str = field(default="", repr=False, compare=False)
 
     def result(self) -> R_co:
         """Return the result; JobNotSucceeded if the member did not succeed."""
         if self.state is not State.SUCCEEDED:
-            raise not_succeeded(self.id, self.type, self.state, self.reason, self.error)
+            raise not_succeeded(
+                self.id, self.type, self.state, self.reason, self.error, self._detail
+            )
         return self.value  # type: ignore[return-value]  # a handler that succeeded returned it
 
 
@@ -89,4 +92,5 @@ async def _result(client: Client, store: Store, job: Job) -> MemberResult[Any]:
         value=value,
         error=envelopes.reveal(run).error if run else None,
         reason=envelopes.reveal(job).reason,
+        _detail=detail_of(run.error if run else None),
     )

@@ -50,7 +50,8 @@ def of_write(write: Write) -> Notification | None:
     if part.startswith(key_layout.READY):
         return Notification(queues=frozenset({part.removeprefix(key_layout.READY)}))
     if part == key_layout.DUE:
-        return Notification(queues=frozenset({write.value["queue"]}))
+        queue = write.value.get("queue")  # an entry that a record check will refuse may lack it
+        return None if queue is None else Notification(queues=frozenset({queue}))
     if part == key_layout.SCHEDULE_NAME:
         return Notification(schedules=True)
     if part == key_layout.ENDED:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.core.duration import MICROSECOND
-from outlast.core.limits import MAX_PAYLOAD
+from outlast.core.limits import MAX_PAYLOAD, is_storable
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claims, LeaseHolder
 from outlast.store.contract.jobs import (
@@ -39,10 +39,11 @@ class SqliteClaimOperations(SqliteOperations):
         """Claim up to `limit` jobs, and up to `prefetch` more; return their runs."""
         if limit + prefetch < 1 or not types:
             return Claims()
+        known = sorted(name for name in set(types) if is_storable(name))  # no job has another
         request = SqliteClaimRequest(
             holder=holder,
             queue=queue,
-            types=to_json_param(sorted(set(types))),
+            types=to_json_param(known),
             limit=limit,
             prefetch=prefetch,
             lease=lease,
