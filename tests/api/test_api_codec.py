@@ -236,6 +236,10 @@ async def test_a_caller_without_the_key_is_told_which_one_it_needs(app, keyless,
             [run] = await reader.runs(job.id)
             assert label(run.result) == "encrypted (key 2026-11)"
             assert label((await reader.lineage(job.id)).root.params) is not None
+            found = await reader.get(job.id)
+            for read in (lambda j=found: j.decoded_params, lambda r=run: r.decoded_result):
+                with pytest.raises(PayloadUnreadable, match="key 2026-11"):
+                    read()
 
 
 async def test_another_key_of_the_codec_names_the_missing_one(app, store, hand, send):

@@ -148,6 +148,22 @@ async def test_all_that_match_are_cancelled_and_the_others_stay(app, small, mail
     assert (await app.jobs.cancel(type="small")).changed == 0, "it can be repeated"
 
 
+@pytest.mark.parametrize(
+    "empty",
+    [{"tag": []}, {"tag": iter(())}, {"tag": ""}, {"meta": {}}, {"params": {}}, {"error": ""}],
+    ids=["no tags", "an iterator", "tag", "meta", "params", "error"],
+)
+async def test_an_empty_condition_is_refused_and_selects_not_every_job(app, small, mail, empty):
+    waiting = await mail.options(delay="1h").enqueue("ada")
+
+    with pytest.raises(InvalidArgument):
+        await app.jobs.cancel(**empty)
+    with pytest.raises(InvalidArgument):
+        await app.jobs.page(**({"tag": []} if "tag" in empty else empty))
+
+    assert (await waiting.read()).state is State.SCHEDULED
+
+
 async def test_cancel_stops_at_its_limit_and_says_so(app, small, monkeypatch):
     monkeypatch.setattr("outlast.jobs.bulk.BATCH", 2)
     await app.enqueue_many(small.bind(n) for n in range(6))

@@ -1,5 +1,6 @@
 """Looking at the whole store from the command line."""
 
+import asyncio
 import json
 import re
 import sqlite3
@@ -10,6 +11,8 @@ import click
 import pytest
 
 from outlast.cli.main import COMMANDS, LazyGroup, main
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.factories import take
 
 from .conftest import Cli
 
@@ -70,6 +73,25 @@ def test_doctor_finds_a_queue_without_a_worker_and_code_without_a_type(cli: Cli)
         "Workers",
         "Leases",
     }
+
+
+def test_doctor_names_what_nothing_goes_on_with_while_no_worker_is_alive(cli: Cli) -> None:
+    cli.enqueue("add", '{"left": 1}')
+    cli.out("schedule", "save", "hourly", "@hourly", "-t", "add", "--params", '{"left": 1}',
+            "--coalesce", "--misfire-grace", "5m")  # fmt: skip
+
+    async def claim_and_die() -> None:
+        store = SqliteStore(cli.folder / "jobs.db")
+        await store.open()
+        await take(store, types={"add"})
+        await store.close()
+
+    asyncio.run(claim_and_die())
+    result = cli("doctor")
+
+    assert result.exit_code == 1
+    assert "FAIL  1 running job, and no worker is alive" in result.stdout
+    assert "warn  1 of 1 stored are enabled, and no worker triggers them" in result.stdout
 
 
 def test_doctor_is_content_with_a_store_at_rest(cli: Cli) -> None:

@@ -137,7 +137,11 @@ async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
             all_served = False
             text = f'queue "{queue}" has {count(due, "due job")} and no worker'
             yield Finding("Workers", "FAIL", text, f"`outlast worker -q {quote(queue)}`")
-    if all_served:
+    running = sum(row.jobs for row in context.overview.running)
+    if running and not context.workers:
+        text = f"{count(running, 'running job')}, and no worker is alive"
+        yield Finding("Workers", "FAIL", text, "start a worker: it takes them over")
+    elif all_served:
         seen = min((worker.seen_at for worker in context.workers), default=None)
         last = "" if seen is None else f", last heartbeat {ago(seen, context.overview.now)} ago"
         text = f"{len(context.workers)} alive{last}; every queue with due jobs has a worker"
@@ -181,7 +185,11 @@ async def _schedules(context: CheckContext) -> AsyncIterator[Finding]:
             all_declared = False
             text = f'schedule "{name}" cannot be written: {plan}'
             yield Finding("Schedules", "FAIL", text, "correct its declaration")
-    if all_declared:
+    enabled = sum(each.plan.enabled for each in schedules)
+    if enabled and not context.workers:
+        text = f"{enabled} of {len(schedules)} stored are enabled, and no worker triggers them"
+        yield Finding("Schedules", "warn", text, "start a worker")
+    elif all_declared:
         yield Finding("Schedules", "ok", f"{len(schedules)} stored; none is undeclared")
 
 

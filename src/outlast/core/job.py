@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from outlast.core.delivery import Delivery
+from outlast.core.envelope import plain
 from outlast.core.ids import JobId
 from outlast.core.limits import read_json
 from outlast.core.metadata import from_text
@@ -139,8 +140,12 @@ class Job:
 
     @property
     def decoded_params(self) -> dict[str, Any]:
-        """The params as JSON values; InvalidParams if the stored text cannot be read."""
-        values: dict[str, Any] = read_json(self.params, what=f"params of job {self.id}")
+        """The params as JSON values; InvalidParams if the stored text cannot be read.
+
+        PayloadUnreadable if a codec or a key is needed that the app does not have.
+        """
+        what = f"params of job {self.id}"
+        values: dict[str, Any] = read_json(plain(self.params, what), what=what)
         return values
 
     @property

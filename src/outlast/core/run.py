@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from outlast.core.delivery import Delivery
+from outlast.core.envelope import plain
 from outlast.core.fast_dataclass import fast_frozen
 from outlast.core.ids import JobId, RunId
 from outlast.core.limits import read_json
@@ -128,8 +129,5 @@ class RunRecord:
     @property
     def decoded_result(self) -> Any:
         """The result as a JSON value, None without one; InvalidParams if it cannot be read."""
-        return (
-            None
-            if self.result is None
-            else read_json(self.result, what=f"result of run {self.run_id}")
-        )
+        what = f"result of run {self.run_id}"
+        return None if self.result is None else read_json(plain(self.result, what), what=what)

@@ -1,7 +1,7 @@
 """Search of stored jobs, the newest first, by the conditions that callers name."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypedDict, cast
@@ -106,6 +106,7 @@ async def to_filter(store: Store, query: Mapping[str, Any]) -> JobFilter:
         known = did_you_mean(name, JobQuery.__annotations__)
         raise InvalidArgument(f"{name!r:.80} is no condition on jobs; {known}")
     given = {name: value for name, value in query.items() if value is not None}
+    _require_conditions(given)
     wanted = JobFilter(
         type_like=_pattern(given, "type"),
         queue_like=_pattern(given, "queue"),
@@ -146,6 +147,16 @@ async def _has_error(store: Store, job: Job, text: str, envelopes: Envelopes) ->
     return any(text in (run.error or "").casefold() for run in runs)
 
 
+def _require_conditions(given: Mapping[str, Any]) -> None:
+    """Raise InvalidArgument for an empty condition: it would match every job."""
+    for name in ("tag", "meta", "params", "error"):
+        if name in given and isinstance(given[name], str | Sized) and not len(given[name]):
+            raise InvalidArgument(
+                f"{name} is {given[name]!r}, which would match every job; leave {name} out if that "
+                "is meant"
+            )
+
+
 def _states(value: object) -> frozenset[Any]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, Iterable) or not (asked := list(names)):
@@ -171,7 +182,13 @@ def _params(value: object) -> dict[str, str]:
 
 
 def _tags(value: object) -> Iterable[str] | None:
-    return [value] if isinstance(value, str) else cast("Iterable[str] | None", value)
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, Iterable):
+        return cast("Iterable[str] | None", value)
+    tags = list(value)
+    _require_conditions({"tag": tags})  # also for an iterator that gives nothing
+    return tags
 
 
 def _error(value: object) -> str | None:

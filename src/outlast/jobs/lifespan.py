@@ -65,8 +65,7 @@ class Lifespan:
             return self._value.result()
         error = task.result() if task.done() and not task.cancelled() else None
         raise ConfigurationError(
-            f"lifespan {self._name} {self._failure(error)}; no job was claimed, so correct it and "
-            "start the worker again"
+            f"lifespan {self._name} {self._failure(error)}; correct it and start the worker again"
         ) from error
 
     async def stop(self) -> None:

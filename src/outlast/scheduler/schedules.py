@@ -9,9 +9,10 @@ from difflib import get_close_matches
 from typing import Any, Final, Unpack
 
 from outlast.core.declaration import declared_twice
+from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
-from outlast.core.schedule import Plan, Schedule, SlotRecord, TimeRule
+from outlast.core.schedule import JobBlueprint, Plan, Schedule, SlotRecord, TimeRule
 from outlast.core.suggestion import did_you_mean
 from outlast.errors import (
     CallerError,
@@ -47,6 +48,10 @@ _MAX_WRITE_ATTEMPTS: Final = 100
 _MAX_SUGGESTIONS: Final = 3
 PAGE_SIZE: Final = 500
 MAX_LIMIT: Final = 1000
+_ANY_JOB: Final = JobBlueprint(
+    type="any", name="any", delivery=Delivery.LEASE, queue="any", priority=0, max_attempts=None
+)
+"""Stands for the job of a declaration, whose type may be registered later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +87,7 @@ def declare(
         rule_of(options)
     except InvalidSchedule as error:
         raise InvalidSchedule(f"schedule {name}: {error}") from None  # names the field already
+    new_plan(name, options, JobSource(_ANY_JOB, None, "{}"))  # its other settings are valid
     return ScheduleDeclaration(name=name, options=options, place=place)
 
 
