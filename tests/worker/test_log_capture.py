@@ -287,7 +287,8 @@ async def test_traceback_is_part_of_its_line(app):
         (False, True, ["info", "warning", "error"]),
     ],
 )
-async def test_level_is_that_of_the_type_or_of_the_app(path, of_app, of_type, kept):
+async def test_level_is_that_of_the_type_or_of_the_app(path, caplog, of_app, of_type, kept):
+    caplog.set_level(logging.DEBUG, logger=log.name)
     async with quick(path, log_capture=of_app) as app:
 
         @app.job(log_capture=of_type)

@@ -124,9 +124,14 @@ async def test_params_that_run_are_of_the_enqueue_that_was_told_so(url: str) -> 
         partial(claim_params, queue=f"round-{number}") for number in range(size.race_rounds)
     ]
 
-    for added, claimed in await _race_rounds(url, [new, claims]):
-        assert not added.created
-        assert claimed == {added.id: '"1"' if added.replaced else '"0"'}
+    rounds = await _race_rounds(url, [new, claims])
+
+    async with opened(url) as store:
+        for number, (added, claimed) in enumerate(rounds):
+            # A claim may pass over a job that is being edited; the next claim takes it.
+            taken = claimed or await claim_params(store, queue=f"round-{number}")
+            assert not added.created
+            assert taken == {added.id: '"1"' if added.replaced else '"0"'}
 
 
 async def test_debounced_enqueue_at_the_claim_runs_once_with_it_or_after_it(url: str) -> None:
