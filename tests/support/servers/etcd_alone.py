@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -15,7 +16,16 @@ from urllib.request import urlopen
 from outlast.store.keyvalue.engines.etcd.client import Cluster
 from outlast.testing.servers import process_tree, shared_server
 from outlast.testing.servers.etcd import REQUEST_TIMEOUT_S, THRIFTY, program
-from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
+from outlast.testing.servers.server_process import (
+    ServerFailed,
+    ServerProcess,
+    free_ports,
+    new_folder,
+)
+
+STARTS: Final = 5
+START_S: Final = 20.0
+"""How often a killed member is started again, and seconds in which each start must answer."""
 
 ROOT: Final = "root"
 USER: Final = "jobs"
@@ -39,9 +49,21 @@ class SecureEtcd:
 
     def restart(self) -> None:
         """Kill the member and start it again: it has forgotten every token."""
-        self.program.kill()
-        self.program.start(env=THRIFTY)
-        self.program.wait(self.answers)
+        for _ in range(STARTS):
+            self.program.kill()
+            self.program.start(env=THRIFTY)
+            if self._answers_in_time():
+                return
+        raise ServerFailed(f"etcd does not start again: {self.program.log[-2000:]}")
+
+    def _answers_in_time(self) -> bool:
+        """Wait for an answer; False if there is none, as when its port was not free at once."""
+        deadline = time.monotonic() + START_S
+        while not self.answers():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
 
     def url(self, prefix: str, *, user: str = USER, password: str | None = None) -> str:
         name = f"{user}:{self.password if password is None else password}"

@@ -77,6 +77,7 @@ class HandlerServer:
                 self.send(answer)
         except Terminated:
             with suppress(Terminated):
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends; a SIGKILL ends it at once
                 self._lifespans.close()
             _flush()
             os._exit(TERMINATED_EXIT_STATUS)  # skip the threads that the handler left behind
